@@ -237,6 +237,7 @@ SECRET_READER: Final = "secretreader"  # the access provider whose program reads
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: the input of its program
 
 # --- pods ----------------------------------------------------------------------------------------------------------
+DEFAULT_SCHEDULER: Final = "default-scheduler"  # as a pod's schedulerName
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
 
 # --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------
@@ -256,6 +257,7 @@ RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
 # On each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0.
 RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
 RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
+GCS_WAITER: Final = "wait-gcs-ready"  # the init container that KubeRay adds to every worker
 HEAD_SERVICE_SUFFIX: Final = "-head-svc"  # kuberay: GenerateHeadServiceName, where headService names none
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others

@@ -102,8 +102,7 @@ def portability_warnings(
     path = cluster_path(job)
     templates = {podset.name: podset.template for podset in podsets}
     settings = PodSettings.of_clusters(clusters)
-    default_service = f"{workload.job.name}{names.HEAD_SERVICE_SUFFIX}" if workload.job else ""
-    own_services = {job.cluster.head_service or default_service}
+    own_services = {job.cluster.head_service_of(workload.job.name if workload.job else "")}
     warnings = dict[str, None]()
     for index, group in enumerate(job.cluster.groups):
         if group.podset in templates:

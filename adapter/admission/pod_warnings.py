@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from adapter import names
 from adapter.admission import size_limits
 from adapter.objects import ray_start
 from adapter.objects.raycluster import WorkerGroup
@@ -17,7 +18,7 @@ from adapter.objects.unstructured import Raw, mapping_field, mapping_list, print
 MAX_WARNINGS: Final = 8  # of one job: more have a common cause
 _MAX_VALUE_LENGTH: Final = 128  # a Service's whole name has up to 140 characters
 _TEXT_FIELDS: Final = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
+_DEFAULT_SCHEDULERS: Final = ("", names.DEFAULT_SCHEDULER)
 _OTHER_DNS: Final = (
     "a worker in a worker cluster asks the DNS there, which does not know the manager's Services; use an address that "
     "all clusters reach, or make a Service of that name there"

@@ -147,6 +147,12 @@ def _cluster_queue_of(local_queue: LocalQueue, context: WarningContext) -> Clust
     return context.cluster_queues.get(local_queue.cluster_queue, NO_CLUSTER_QUEUE)
 
 
+def _queue_and_check(queue: str, context: WarningContext) -> tuple[ClusterQueue, str]:
+    """The ClusterQueue of one of our LocalQueues, and our check in it."""
+    cluster_queue = _cluster_queue_of(context.local_queues[queue], context)
+    return cluster_queue, _our_checks_of(cluster_queue, context)[0]
+
+
 def _our_checks_of(cluster_queue: ClusterQueue, context: WarningContext) -> list[str]:
     return [name for name in cluster_queue.checks if name in context.checks and context.checks[name].is_ours]
 
@@ -203,8 +209,7 @@ def _dispatched_job_problems(
     raw: Raw, manifest: JobManifest | None, queue: str, context: WarningContext, now: datetime
 ) -> Iterator[str]:
     """Fragments on the faults that parsing does not find; only some of them without a `manifest`."""
-    cluster_queue = _cluster_queue_of(context.local_queues[queue], context)
-    check = _our_checks_of(cluster_queue, context)[0]
+    cluster_queue, check = _queue_and_check(queue, context)
     controllers = {
         name: context.checks[name].controller if name in context.checks else "" for name in cluster_queue.checks
     }
@@ -224,8 +229,7 @@ def _portability_sentences(
     raw: Raw, manifest: JobManifest, queue: str, context: WarningContext, now: datetime
 ) -> tuple[str, ...]:
     """What the workers of a job in one of our queues refer to that only the manager has; empty if it cannot be read."""
-    cluster_queue = _cluster_queue_of(context.local_queues[queue], context)
-    check = _our_checks_of(cluster_queue, context)[0]
+    cluster_queue, check = _queue_and_check(queue, context)
     resolved_policy, _ = _resolve_policy_of(context.checks[check], context.policy_objects)
     try:
         workload, podsets = _workload_and_podsets(manifest, queue, check, cluster_queue, now)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adapter import names
 from adapter.objects.ray_start import NODE_ADDRESS_PARAM
 
 UNKNOWN_REASON = "no reason is known; please report it"
@@ -206,7 +207,7 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
     ),
     (rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.value", ("added",), "its value in the manager"),
     (
-        r"^spec\.initContainers\[wait-gcs-ready\]\.resources",
+        rf"^spec\.initContainers\[{names.GCS_WAITER}\]\.resources",
         ("added", "changed"),
         "as much as the worker requests, so that a LimitRange there that takes the worker takes it; no more quota",
     ),

@@ -109,7 +109,7 @@ def _template_workers(
     job_spec = mapping_field(manifest.raw, "spec")
     cluster = mapping_field(job_spec, "rayClusterSpec") if manifest.kind == "RayJob" else job_spec
     job = manifest.job
-    own_services = [job.cluster.head_service or f"{manifest.name}{names.HEAD_SERVICE_SUFFIX}"]
+    own_services = [job.cluster.head_service_of(manifest.name)]
     path = job_validation.cluster_path(job)
     for index, group in enumerate(cluster.get("workerGroupSpecs") or ()):
         template = group.get("template") or {}

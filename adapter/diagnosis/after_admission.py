@@ -9,7 +9,7 @@ from typing import Final
 from adapter import names
 from adapter.diagnosis.blocker import Diagnosis, Stage, as_sentence
 from adapter.diagnosis.job_facts import JobFacts, ray_cluster_name
-from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, POD_STEPS, WAITS_FOR_GCS, PodState, PodStep
+from adapter.diagnosis.pod_state import MANAGER, POD_STEPS, WAITS_FOR_GCS, PodState, PodStep
 from adapter.objects.rayjob import read_ray_cluster, read_status
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, key_of, printable
 
@@ -159,7 +159,7 @@ def _pod_problem(pod: PodState, facts: JobFacts) -> str:
 
 def _not_joined_text(pod: PodState, location: str, node: str) -> str:
     if pod.reason == WAITS_FOR_GCS:
-        return f"it waits in {GCS_WAITER}{location}{node} until it reaches the head"
+        return f"it waits in {names.GCS_WAITER}{location}{node} until it reaches the head"
     probe = "Ray does not answer" if pod.role == names.HEAD else "has not joined Ray"
     return f"it runs{location}{node}, and {probe} (Ready is False)"
 

@@ -10,7 +10,7 @@ from typing import Final
 from adapter import names
 from adapter.diagnosis.blocker import as_sentence
 from adapter.diagnosis.job_facts import JobFacts, is_head
-from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, WAITS_FOR_GCS, PodState, last_words
+from adapter.diagnosis.pod_state import MANAGER, WAITS_FOR_GCS, PodState, last_words
 from adapter.objects.unstructured import Raw, key_of, mapping_field, printable, text_field
 
 _DEFAULT_ADDRESS: Final = "PodIP"  # of a WorkerCluster's spec.head
@@ -27,7 +27,7 @@ class JoinEvidence:
 def container_to_read(worker: PodState, pod: Raw) -> str:
     """The container whose log says why: KubeRay's init container while that waits, else the Ray container."""
     if worker.reason == WAITS_FOR_GCS:
-        return GCS_WAITER
+        return names.GCS_WAITER
     containers = mapping_field(pod, "spec").get("containers") or [{}]
     return str(containers[0].get("name") or "")
 

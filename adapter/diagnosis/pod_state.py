@@ -20,8 +20,7 @@ from adapter.objects.worker_pod import (
 
 MANAGER = "manager"  # the cluster of a pod that runs in the manager cluster
 UNREACHABLE_REASON = names.ConditionReason.CLUSTER_UNREACHABLE
-GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
-WAITS_FOR_GCS = f"Init:{GCS_WAITER}"  # the reason of a pod that waits in it
+WAITS_FOR_GCS = f"Init:{names.GCS_WAITER}"  # the reason of a pod that waits in it
 # The steps of a pod, from worst to best: the pod with the first step in this order holds up the job most.
 PodStep = Literal[
     "Failed",
@@ -187,4 +186,4 @@ def _exit_summary(pod: Raw) -> str:
 def _waits_for_gcs(pod: Raw) -> bool:
     containers = ((pod.get("status") or {}).get("initContainerStatuses")) or ()
     running = (container for container in containers if (container.get("state") or {}).get("running"))
-    return any(container.get("name") == GCS_WAITER for container in running)
+    return any(container.get("name") == names.GCS_WAITER for container in running)

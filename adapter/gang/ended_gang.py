@@ -9,10 +9,6 @@ from collections.abc import Iterable
 from adapter.objects.rayjob import JobObject, is_running
 from adapter.objects.workload import Job, Workload
 
-# Of a RayJob's status.jobDeploymentStatus; Kueue gives its quota back then (kueue:pkg/controller/jobs/rayjob,
-# Finished). A jobStatus FAILED alone may be followed by a retry.
-_FINISHED_STATUSES = ("Complete", "Failed")
-
 
 def has_workload_ended(uid: str, workload: Workload | None) -> bool:
     """Whether the Workload with this uid is gone, finished, or without quota; `workload` is the one of its name now."""
@@ -23,8 +19,4 @@ def has_workload_ended(uid: str, workload: Workload | None) -> bool:
 
 def has_job_ended(job: Job, jobs: Iterable[JobObject]) -> bool:
     """Whether an elastic job is gone, suspended or finished; `jobs` are all of its namespace and kind."""
-    return not any(
-        is_running(job, known) and known.status.deployment_status not in _FINISHED_STATUSES
-        for known in jobs
-        if known.uid == job.uid
-    )
+    return not any(is_running(job, known) and not known.status.is_finished for known in jobs if known.uid == job.uid)

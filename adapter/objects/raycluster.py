@@ -162,6 +162,10 @@ class RayClusterSpec:
     tls: bool = False  # tlsOptions are set, and not disabled
     token_auth: bool = False
 
+    def head_service_of(self, ray_cluster: str) -> str:
+        """The name of the head's Service of a RayCluster with this name and spec."""
+        return self.head_service or f"{ray_cluster}{names.HEAD_SERVICE_SUFFIX}"
+
     def desired_workers(self, podsets: Collection[str]) -> int:
         return sum(group.desired_workers for group in self.groups if group.podset in podsets)
 

@@ -92,6 +92,14 @@ class JobStatus:
     message: str = ""
     ray_cluster: str = ""
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether KubeRay has ended a RayJob, whose quota Kueue then gives back (kueue:pkg/controller/jobs/rayjob).
+
+        A jobStatus of FAILED alone may be followed by a retry.
+        """
+        return self.deployment_status in ("Complete", "Failed")
+
 
 @dataclass(frozen=True, slots=True)
 class JobObject:

@@ -32,7 +32,7 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter
-from adapter.rewrite.gcs_waiter import GCS_WAITER, GCS_WAITER_RESOURCES
+from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 
@@ -134,7 +134,7 @@ def _denied_containers(pod: Raw, message: str) -> str:
         for container in mapping_list(mapping_field(pod, "spec"), kind)
         if any(_asks_for(container, *bound) for bound in bounds)
     ]
-    denied = [f"{printable(name)}{_KUBERAY_NOTE if name == GCS_WAITER else ''}" for name in names_of_denied]
+    denied = [f"{printable(name)}{_KUBERAY_NOTE if name == names.GCS_WAITER else ''}" for name in names_of_denied]
     return f" (container {'; '.join(denied)})" if denied else ""
 
 
@@ -193,11 +193,11 @@ def _with_kuberay_defaults(spec: Raw) -> dict[str, Any]:
     if not containers:
         return dict(spec)
     ray = containers[0]
-    if not any(container.get("name") == GCS_WAITER for container in inits):
+    if not any(container.get("name") == names.GCS_WAITER for container in inits):
         common = {key: ray[key] for key in _INIT_CONTAINER_FIELDS if key in ray}
         amounts = GCS_WAITER_RESOURCES
         inits.append({
-            "name": GCS_WAITER, **common, "resources": {"requests": amounts, "limits": amounts},
+            "name": names.GCS_WAITER, **common, "resources": {"requests": amounts, "limits": amounts},
         })  # fmt: skip
     return {**spec, "containers": [{**_PROBES, **ray}, *containers[1:]], "initContainers": inits}
 

@@ -8,10 +8,10 @@ containers, so the raised requests cost no quota.
 from collections.abc import Mapping
 from typing import Any
 
+from adapter import names
 from adapter.objects.pod_requests import parse_quantity
 from adapter.objects.unstructured import Raw
 
-GCS_WAITER = "wait-gcs-ready"
 # The resources of the init container that KubeRay adds to every worker (kuberay:controllers/ray/common/pod.go).
 GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
 
@@ -28,7 +28,7 @@ def with_worker_requests(spec: Raw) -> dict[str, Any]:
 
 def _is_waiter(container: Raw) -> bool:
     """Whether it is that init container; a sidecar of this name would add its requests to the pod's."""
-    return container.get("name") == GCS_WAITER and container.get("restartPolicy") != "Always"
+    return container.get("name") == names.GCS_WAITER and container.get("restartPolicy") != "Always"
 
 
 def _raise_requests(waiter: Raw, worker_requests: Mapping[str, Any]) -> Raw:

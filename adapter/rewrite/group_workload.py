@@ -16,10 +16,10 @@ from adapter.objects import api_messages
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
 from adapter.objects.unstructured import Key, Raw, meta
 from adapter.rewrite import gcs_waiter, request_floor, stripping
-from adapter.rewrite.gcs_waiter import GCS_WAITER, GCS_WAITER_RESOURCES
+from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
 from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin_annotations, origin_labels
 
-_GCS_WAITER_FLOOR = {GCS_WAITER: GCS_WAITER_RESOURCES}
+_GCS_WAITER_FLOOR = {names.GCS_WAITER: GCS_WAITER_RESOURCES}
 # The container fields that a reserved template keeps: private values need not be in a second object.
 _COUNTED_FIELDS = ("name", "image", "resources", "restartPolicy")
 # The fields that admission may change, and that Kueue and the scheduler read.
@@ -43,7 +43,7 @@ def reserved_template(template: Raw, target: Target, *, admitted_spec: Raw | Non
     """
     spec = stripping.portable_spec(template.get("spec") or {}, target)
     inits = spec.get("initContainers") or ()
-    added = not any(container.get("name") == GCS_WAITER for container in inits)
+    added = not any(container.get("name") == names.GCS_WAITER for container in inits)
     if admitted_spec:
         spec = request_floor.with_request_floor(_with_admitted_fields(spec, admitted_spec), spec, _GCS_WAITER_FLOOR)
     counted = {key: value for key, value in spec.items() if key not in ("volumes", "initContainers", "containers")}
@@ -192,21 +192,21 @@ def _gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
     the user's containers request, too. Otherwise a ClusterQueue that does not cover memory would reject every worker
     for a container that the user never wrote.
     """
-    if not containers or any(container.get("name") == GCS_WAITER for container in inits):
+    if not containers or any(container.get("name") == names.GCS_WAITER for container in inits):
         return []
     requested = {name for container in (*containers, *inits) for name in _resource_names(container)}
     amounts = {name: amount for name, amount in GCS_WAITER_RESOURCES.items() if name in requested}
     image = {"image": containers[0]["image"]} if "image" in containers[0] else {}
-    return [{"name": GCS_WAITER, **image, "resources": {"requests": amounts, "limits": amounts}}]
+    return [{"name": names.GCS_WAITER, **image, "resources": {"requests": amounts, "limits": amounts}}]
 
 
 def _limit_gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
     """The init containers of an admitted spec, with KubeRay's limited as in `_gcs_waiter`, at its position."""
-    others = [container for container in inits if container.get("name") != GCS_WAITER]
+    others = [container for container in inits if container.get("name") != names.GCS_WAITER]
     requested = {name for container in (*containers, *others) for name in _resource_names(container)}
     return [
         container
-        if container.get("name") != GCS_WAITER
+        if container.get("name") != names.GCS_WAITER
         else {**container, "resources": _requested_only(container, requested)}
         for container in inits
     ]

@@ -40,7 +40,6 @@ DROPPED_SPEC_FIELDS = frozenset({
 SCHEDULER_DOMAINS = (
     "volcano.sh", "yunikorn.apache.org", "kai.scheduler", "scheduling.x-k8s.io", "scheduling.k8s.io",
 )  # fmt: skip
-DEFAULT_SCHEDULER = "default-scheduler"
 # Prefixes of annotations that are dropped. The first makes a kubelet treat the pod as its own static pod; LimitRanger
 # records its changes in the second.
 NODE_ANNOTATIONS = ("kubernetes.io/config.", "kubernetes.io/limit-ranger")
@@ -82,7 +81,7 @@ def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
         return key in target.manager_flavor_keys or _is_in_domains(key, (names.DOMAIN,))
 
     portable = {key: value for key, value in pod_spec.items() if key not in DROPPED_SPEC_FIELDS}
-    if portable.get("schedulerName") not in (None, DEFAULT_SCHEDULER):
+    if portable.get("schedulerName") not in (None, names.DEFAULT_SCHEDULER):
         del portable["schedulerName"]
     selector = {key: value for key, value in (pod_spec.get("nodeSelector") or {}).items() if not is_manager_label(key)}
     dropped = (*ADMISSION_TOLERATIONS, *target.manager_flavor_tolerations)

@@ -32,7 +32,6 @@ MIN_FOLLOW_SECONDS = 10.0
 # uses up a grant, so there is a limit.
 MAX_BACKOFF_SECONDS, MAX_FAILURES = 30.0, 5
 EXIT_INCOMPLETE = 1
-_SUBMITTED_STATUSES = ("Running", "Complete", "Failed")  # of a RayJob's status.jobDeploymentStatus
 
 
 def main(args: argparse.Namespace) -> int:
@@ -101,7 +100,7 @@ class _OpenLog:
 
 def _has_submitter_job(job: JobFacts) -> bool:
     """Whether KubeRay has created a submitter Job, whose log is the job's output."""
-    return job.job_object.has_submitter and job.status.deployment_status in _SUBMITTED_STATUSES
+    return job.job_object.has_submitter and (job.status.deployment_status == "Running" or job.status.is_finished)
 
 
 class _LogFollower:
@@ -147,7 +146,7 @@ class _LogFollower:
             raise InvalidJob(
                 f"{error} There is no pod of that name either; `kubectl get pods` lists those that exist."
             ) from None
-        ended = all(job.status.deployment_status in ("Complete", "Failed") for job in selected.jobs)
+        ended = all(job.status.is_finished for job in selected.jobs)
         return selected.jobs, ended
 
     async def _open_logs(self, pods: Sequence[Raw]) -> None:
