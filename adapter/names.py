@@ -256,7 +256,9 @@ RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
 # On each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0.
 RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
-RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
+# On each worker of a replica of several hosts: the replica's name, and the worker's number in it.
+RAY_REPLICA_NAME_LABEL: Final = "ray.io/worker-group-replica-name"
+RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"
 GCS_WAITER: Final = "wait-gcs-ready"  # the init container that KubeRay adds to every worker
 HEAD_SERVICE_SUFFIX: Final = "-head-svc"  # kuberay: GenerateHeadServiceName, where headService names none
 HEAD: Final = "head"  # podset and node type of the head

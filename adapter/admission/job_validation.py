@@ -317,11 +317,6 @@ def job_problems(job: JobObject) -> Iterator[str]:
             "which the manager does not trust; use authOptions.mode token"
         )
     for index, group in enumerate(job.cluster.groups):
-        if (group.num_of_hosts or 1) > 1:
-            yield (
-                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group.num_of_hosts}: the hosts of one replica could "
-                "be placed in different clusters; set 1"
-            )
         for key in group.labels:
             if key.startswith(f"{names.DOMAIN}/"):
                 yield (

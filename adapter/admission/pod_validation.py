@@ -14,7 +14,7 @@ from adapter.admission.naming_validation import naming_problems
 from adapter.objects.pod_requests import PODS, pod_requests
 from adapter.objects.required_objects import account_of, required_objects, unnamed_objects, unnamed_reason
 from adapter.objects.specs import PodMapping
-from adapter.objects.unstructured import Raw, label, printable
+from adapter.objects.unstructured import Raw, printable
 
 NO_CLUSTERS: Final[Mapping[str, PodMapping]] = MappingProxyType({})  # nothing is named anywhere
 
@@ -68,16 +68,6 @@ def reserved_key_problems(template: Raw, own: str = "") -> Iterator[str]:
         for key in entries or {}:
             if key.startswith(f"{names.DOMAIN}/") and key not in permitted:
                 yield f"{where} has {printable(key)}: the key is reserved for Rayspan; remove it"
-
-
-def pod_problem(pod: Raw) -> str:
-    """Why a worker pod, by its labels, must not run elsewhere; empty when it may."""
-    if label(pod, names.RAY_HOST_INDEX_LABEL):
-        return (
-            f"metadata.labels has {names.RAY_HOST_INDEX_LABEL}: the hosts of one replica could be placed in different "
-            "clusters; set numOfHosts of its worker group to 1"
-        )
-    return ""
 
 
 def remote_pod_problem(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> str:

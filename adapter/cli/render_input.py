@@ -63,9 +63,7 @@ def _read_pod(raw: Raw, origin: str, mappings: Mapping[str, PodMapping]) -> Rend
     _reject_faults(f"{origin}: {fault}." for fault in text_values.template_faults(raw))
     template = {**raw, "spec": _unscheduled_spec(raw)}
     problems = pod_validation.template_problems(template, _namespace_of(raw), mappings)
-    host_problem = pod_validation.pod_problem(raw)
-    rejections = _limit([*problems, *([host_problem] if host_problem else [])])
-    return RenderObject(origin, (RenderInput(origin, raw, rejections),))
+    return RenderObject(origin, (RenderInput(origin, raw, _limit(problems)),))
 
 
 def _namespace_of(raw: Raw) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from adapter.objects import replica
 from adapter.objects.placement import Placement, PlacementState, ShareKey, parse_placement
 from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import (
@@ -18,7 +19,6 @@ from adapter.objects.worker_pod import (
     has_working_ray_node,
     is_deleting,
     placement_key,
-    share_slots,
     slot_cluster,
     slot_of,
     worker_cluster_of,
@@ -127,8 +127,8 @@ def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tup
     """The remote pods that must leave drained clusters now, each with its cluster.
 
     `draining`: cluster -> how many workers may be unavailable at once, counting pods that KubeRay has yet to create. A
-    pod moves only if its group has a free slot elsewhere. Pods that are not ready move first and do not add to the
-    unavailable workers.
+    pod moves only if its group has a free slot elsewhere, and the hosts of a replica move together, because KubeRay
+    replaces them together. Pods that are not ready move first and do not add to the unavailable workers.
     """
     serving = {key_of(pod): _is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in workers.pods}
     free, moving = free_slots(workers, draining), []
@@ -137,17 +137,29 @@ def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tup
         - sum(serving.values())
         - _never_placed(workers, free)
     )
-    for pod in sorted(workers.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
-        cluster, group, remote_pod = slot_cluster(pod), worker_group_of(pod), workers.remote_pods.get(key_of(pod))
-        if cluster not in draining or remote_pod is None or is_deleting(remote_pod) or not free[group]:
+    placed = Counter(map(replica.replica_key, workers.pods_with_slot))
+    for hosts in _replicas_to_move(workers, draining, serving):
+        group, count = worker_group_of(hosts[0]), max(len(hosts), placed[replica.replica_key(hosts[0])])
+        serving_count = sum(serving[key_of(pod)] for pod in hosts)
+        if free[group] < count or (serving_count and unavailable >= draining[slot_cluster(hosts[0])]):
             continue
-        if serving[key_of(pod)]:
-            if unavailable >= draining[cluster]:
-                continue
-            unavailable = max(unavailable, 0) + 1
-        free[group] -= 1
-        moving.append((cluster, remote_pod))
+        if serving_count:
+            unavailable = max(unavailable, 0) + serving_count
+        free[group] -= count
+        moving += [(slot_cluster(pod), workers.remote_pods[key_of(pod)]) for pod in hosts]
     return tuple(moving)
+
+
+def _replicas_to_move(
+    workers: GangWorkers, draining: Collection[str], serving: Mapping[Key, bool]
+) -> Iterator[list[Raw]]:
+    """The pods in drained clusters by replica, those with the fewest serving pods first."""
+    replicas: dict[object, list[Raw]] = {}
+    for pod in sorted(workers.pods, key=key_of):
+        remote_pod = workers.remote_pods.get(key_of(pod))
+        if slot_cluster(pod) in draining and remote_pod is not None and not is_deleting(remote_pod):
+            replicas.setdefault(replica.replica_key(pod), []).append(pod)
+    yield from sorted(replicas.values(), key=lambda pods: sum(serving[key_of(pod)] for pod in pods))
 
 
 def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
@@ -166,12 +178,10 @@ def _is_serving(pod: Raw, remote_pod: Raw | None) -> bool:
 
 
 def free_slots(workers: GangWorkers, closed_clusters: Collection[str]) -> Counter[str]:
-    """Count each worker group's free slots on admitted shares outside of these clusters."""
+    """Count each worker group's free slots on admitted shares outside of these clusters, in whole replicas."""
     free = Counter[str]()
     for share in workers.placement.active_shares:
         if workers.placement.share_key(share) in workers.admitted_shares and share.cluster not in closed_clusters:
             for group in share.groups:
-                free[group.name] += sum(
-                    slot not in workers.taken_slots for slot in share_slots(workers.placement, share, group)
-                )
+                free[group.name] += replica.count_free_slots(workers.placement, share, group, workers.taken_slots)
     return free

@@ -25,6 +25,7 @@ from adapter.gang.unstartable_pods import is_uncreatable
 from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.reason import clause
+from adapter.objects.replica import replica_key
 from adapter.objects.unstructured import (
     MAX_ITEM_LENGTH,
     Key,
@@ -198,9 +199,11 @@ def _late_timers(timers: Sequence[_StartTimer], now: datetime) -> list[_StartTim
 def _unusable_slots(
     workers: GangWorkers, current: Placement, closed_clusters: Collection[str], late_pods: Iterable[Raw]
 ) -> dict[ShareKey, Counter[str]]:
-    late_keys = {key_of(pod) for pod in late_pods}
+    late_replicas = set(map(replica_key, late_pods))
     occupied = Counter(
-        (slot_share(pod), worker_group_of(pod)) for pod in workers.pods_with_slot if key_of(pod) not in late_keys
+        (slot_share(pod), worker_group_of(pod))
+        for pod in workers.pods_with_slot
+        if replica_key(pod) not in late_replicas
     )
     shares = [(current.share_key(share), share) for share in current.active_shares if share.cluster in closed_clusters]
     return {
@@ -212,14 +215,20 @@ def _unusable_slots(
 def _pods_to_fail(gang: Gang, workers: GangWorkers, start_timeouts: StartTimeouts, now: datetime) -> Iterator[Raw]:
     """The late pods with a free slot elsewhere, and those stuck on a node for twice the timeout.
 
-    Another node may start a stuck pod's replacement. Slots that another worker is about to take do not count.
+    Another node may start a stuck pod's replacement. Slots that another worker is about to take do not count. KubeRay
+    replaces all hosts of a replica with a late pod, so all of them need a slot.
     """
     free = drain_order.free_slots(workers, start_timeouts.closed_clusters | gang.clusters.draining)
     free.subtract(map(worker_group_of, pods_awaiting_slot(workers)))
-    uncreated = uncreated_pods(workers)
+    uncreated, moving = uncreated_pods(workers), set[tuple[str, str, str]]()
+    hosts = Counter(map(replica_key, workers.pods_with_slot))
     for pod in start_timeouts.late_pods:
-        if free[worker_group_of(pod)] > uncreated:
-            free[worker_group_of(pod)] -= 1
+        key, group = replica_key(pod), worker_group_of(pod)
+        if key in moving:
+            yield pod
+        elif free[group] - hosts[key] >= uncreated:
+            free[group] -= hosts[key]
+            moving.add(key)
             yield pod
         elif _is_stuck(gang, workers, pod, now - 2 * gang.policy.start_timeout):
             yield pod

@@ -51,6 +51,7 @@ class GroupShare:
     name: str
     role: str
     count: int
+    hosts: int = 1  # of each replica; the count is a multiple of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +261,14 @@ def gang_name_of(raw: Raw) -> str:
 
 
 def _parse_share(entry: Raw) -> Share:
-    groups = (
-        GroupShare(group.get("name") or "", group.get("role") or "", int(group.get("count") or 0))
-        for group in entry.get("groups") or ()
-    )
+    groups = map(_parse_group_share, entry.get("groups") or ())
     preempts, single = bool(entry.get("preempts")), bool(entry.get("single"))
     return Share(entry.get("cluster") or "", tuple(groups), preempts, int(entry.get("round") or 0), single)
+
+
+def _parse_group_share(group: Raw) -> GroupShare:
+    count, hosts = int(group.get("count") or 0), int(group.get("hosts") or 1)
+    return GroupShare(group.get("name") or "", group.get("role") or "", count, max(hosts, 1))
 
 
 def _parse_exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
@@ -331,8 +334,13 @@ def _share_spec(share: Share) -> dict[str, Any]:
     round_ = {"round": share.round} if share.round else {}
     single = {"single": True} if share.single_worker else {}
     return {
-        "cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **round_, **single,
+        "cluster": share.cluster, "groups": [_group_share_spec(group) for group in share.groups],
+        **preempts, **round_, **single,
     }  # fmt: skip
+
+
+def _group_share_spec(group: GroupShare) -> dict[str, Any]:
+    return {key: value for key, value in asdict(group).items() if (key, value) != ("hosts", 1)}
 
 
 def _exclusion_spec(entry: Exclusion) -> dict[str, str]:

@@ -128,6 +128,11 @@ class WorkerGroup:
         return self.name.lower()
 
     @property
+    def hosts(self) -> int:
+        """The workers of a replica; Kueue counts at least one."""
+        return max(1, 1 if self.num_of_hosts is None else self.num_of_hosts)
+
+    @property
     def zone(self) -> str:
         """The zone in its Ray labels; empty without one."""
         return text_field(self.labels, names.RAY_ZONE_LABEL)
@@ -147,7 +152,7 @@ class WorkerGroup:
 
         Absent replicas are 0: KubeRay's CRD sets them so before Kueue reads the object.
         """
-        return self.replicas * max(1, 1 if self.num_of_hosts is None else self.num_of_hosts)
+        return self.replicas * self.hosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,9 +199,14 @@ def autoscaler_env(job: JobObject) -> frozenset[str] | None:
     return cluster.autoscaler_env if cluster.autoscaling and cluster.autoscaler_version != "v1" else None
 
 
-def podset_min_replicas(job: JobObject) -> dict[str, int]:
-    """The minReplicas of each podset; Ray's autoscaler and KubeRay never go below that."""
-    return {group.podset: group.min_replicas for group in job.cluster.groups}
+def podset_min_workers(job: JobObject) -> dict[str, int]:
+    """The workers of each podset's minReplicas; Ray's autoscaler and KubeRay never go below that."""
+    return {group.podset: group.min_replicas * group.hosts for group in job.cluster.groups}
+
+
+def podset_hosts(job: JobObject) -> dict[str, int]:
+    """The hosts of a replica of each worker group with several."""
+    return {group.podset: group.hosts for group in job.cluster.groups if group.hosts > 1}
 
 
 def podset_zones(job: JobObject) -> dict[str, str]:

@@ -129,7 +129,12 @@ def worker_cluster_of(pod: Raw, placement: Placement | None) -> str:
 
 
 def _template_slot(pod: Raw) -> Slot | None:
-    """The entry of the template's slot list at KubeRay's replica index; users can forge list and index."""
+    """The entry of the template's slot list at KubeRay's replica index; users can forge list and index.
+
+    The hosts of one replica have the same index, so they have no template slot.
+    """
+    if label(pod, names.RAY_HOST_INDEX_LABEL):
+        return None
     index, slot_list = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
     return _nth_slot(slot_list, int(index)) if _is_number(index) and 0 < len(slot_list) <= _MAX_LIST_LENGTH else None
 
@@ -148,23 +153,22 @@ def _nth_slot(slot_list: str, index: int) -> Slot | None:
 
 
 def list_slots(placement: Placement, group: str) -> str:
-    """The list of slots for the template of a worker group, in the order of the plan; empty with too many shares."""
-    parts = [(placement.share_key(share), part) for share, part in _group_shares(placement, group)]
+    """The list of slots for the template of a worker group, in the order of the plan.
+
+    Empty with too many shares, and for replicas of several hosts.
+    """
+    parts = [(placement.share_key(share), part) for share, part in group_shares(placement, group)]
+    if any(part.hosts > 1 for _, part in parts):
+        return ""
     slot_list = " ".join(f"{key.cluster}/{key.round}/{part.role}/{part.count}" for key, part in parts)
     return slot_list if len(parts) <= _MAX_LISTED_SHARES and len(slot_list) <= _MAX_LIST_LENGTH else ""
 
 
-def planned_slots(placement: Placement, pod: Raw) -> Iterator[Slot]:
-    """The slots of a pod's worker group on the wanted shares, in the order of the plan."""
-    for share, part in _group_shares(placement, worker_group_of(pod)):
-        yield from share_slots(placement, share, part)
-
-
 def is_planned_slot(placement: Placement, pod: Raw, slot: Slot | None) -> bool:
-    """Whether `slot` is one of `planned_slots`, computed without listing them: a gang may have thousands."""
+    """Whether the plan has `slot` for the pod's group, computed without a list of slots: a gang may have thousands."""
     return slot is not None and any(
         slot.share == placement.share_key(share) and slot.role == part.role and slot.index < part.count
-        for share, part in _group_shares(placement, worker_group_of(pod))
+        for share, part in group_shares(placement, worker_group_of(pod))
     )
 
 
@@ -173,7 +177,8 @@ def share_slots(placement: Placement, share: Share, group: GroupShare) -> Iterat
     return (Slot(key, group.role, index) for index in range(group.count))
 
 
-def _group_shares(placement: Placement, group: str) -> Iterator[tuple[Share, GroupShare]]:
+def group_shares(placement: Placement, group: str) -> Iterator[tuple[Share, GroupShare]]:
+    """The wanted shares with workers of a group, in the order of the plan."""
     return ((share, part) for share in placement.active_shares for part in share.groups if part.name == group)
 
 

@@ -67,7 +67,7 @@ class Offers:
         if caches is None or not all(hashes):
             return self._new_cache(candidate, dependencies)
         groups = (
-            (group.name, group.role, group.zone, group.required, group_hash)
+            (group.name, group.role, group.zone, group.required, group.hosts, group_hash)
             for group, group_hash in zip(self.request.groups, hashes, strict=True)
         )
         key = self.request.namespace, self.request.queue, candidate.asks_kueue, *groups
@@ -165,7 +165,10 @@ class Offers:
     def _cached_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest, reclaims: bool) -> Offer:
         def offer() -> Offer:
             compute = self._reclaiming_offer if reclaims else self._free_offer
-            return Offer() if _mismatch_reason(self.request, candidate, group) else compute(candidate, path, group)
+            if _mismatch_reason(self.request, candidate, group):
+                return Offer()
+            pods = compute(candidate, path, group)
+            return pods if group.hosts == 1 else pods.in_replicas(group.hosts).in_workers(group.hosts)
 
         return self.compute_once(candidate, ("offer", path, group.name, group.count, reclaims), offer)
 

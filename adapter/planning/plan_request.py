@@ -49,6 +49,7 @@ class GroupRequest:
     # See pod_requests.scheduling_hash; empty if not known.
     scheduling_hash: str = ""
     required: tuple[RequiredObject, ...] = ()  # that a cluster must name
+    hosts: int = 1  # of each replica; a share has whole replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,20 @@ def remaining_request(
     for share in (share for share in kept_shares if share.cluster not in draining):
         slots.update({group.name: group.count for group in share.groups})
     slots.subtract(unusable_slots or {})
-    missing = [replace(group, count=max(group.count - slots[group.name], 0)) for group in request.groups]
+    missing = [
+        replace(group, count=_whole_replicas(max(group.count - slots[group.name], 0), group))
+        for group in request.groups
+    ]
     groups = tuple(group for group in missing if group.count)
     if request.mode == "SameCluster":
         return replace(request, groups=groups)
     min_workers = -(-sum(group.count for group in groups) // 4)
     return replace(request, groups=groups, mode="BestEffort", min_workers=min_workers)
+
+
+def _whole_replicas(missing_workers: int, group: GroupRequest) -> int:
+    """The workers of all replicas that lack some: KubeRay replaces a replica as a whole."""
+    return min(-(-missing_workers // group.hosts) * group.hosts, group.count)
 
 
 def scale_up_request(
@@ -246,6 +255,16 @@ class Offer(NamedTuple):
         return Offer(
             min(nominal, most), min(total, most), min(potential, most), min(on_nodes, most), min(total, most) - free
         )
+
+    def in_replicas(self, hosts: int) -> "Offer":
+        """The same in replicas of several hosts, as many as fit as a whole."""
+        nominal, total, potential, on_nodes, reclaimed = self
+        free = (total - reclaimed) // hosts
+        return Offer(nominal // hosts, total // hosts, potential // hosts, on_nodes // hosts, total // hosts - free)
+
+    def in_workers(self, hosts: int) -> "Offer":
+        """The workers of an offer in replicas."""
+        return Offer(*(count * hosts for count in self))
 
 
 def filter_reason(request: GangRequest, candidate: Candidate) -> str:

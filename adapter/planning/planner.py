@@ -318,7 +318,7 @@ def _divide_groups(
                 offer.at_most(MAX_WORKERS_PER_CLUSTER - sum(cluster_counts.values()))
                 for offer, cluster_counts in zip(group_offers, counts, strict=True)
             ]
-        for index, taken in enumerate(allot_workers(strategy, group.count, group_offers)):
+        for index, taken in enumerate(allot_workers(strategy, group.count, group_offers, group.hosts)):
             if taken:
                 counts[index][group.name] = taken
             if taken and group is not groups[-1]:  # nothing follows the last group
@@ -405,12 +405,16 @@ def _fits_apart(request: GangRequest, gang_offers: Sequence[GangOffer]) -> bool:
             gang_offer = next(remaining, None)
             if gang_offer is None:
                 return False
-            capacity += min(gang_offer.group_offers[index].potential, MAX_WORKERS_PER_CLUSTER)
+            capacity += min(
+                gang_offer.group_offers[index].potential, MAX_WORKERS_PER_CLUSTER // group.hosts * group.hosts
+            )
     return True
 
 
 def _build_share(request: GangRequest, cluster: str, counts: Mapping[str, int]) -> Share:
     groups = (
-        GroupShare(group.name, group.role, counts[group.name]) for group in request.groups if counts.get(group.name)
+        GroupShare(group.name, group.role, counts[group.name], group.hosts)
+        for group in request.groups
+        if counts.get(group.name)
     )
     return Share(cluster, tuple(groups))

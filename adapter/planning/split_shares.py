@@ -2,7 +2,7 @@
 
 A group Workload cannot shrink (docs/upstream.md, "A group Workload does not shrink"), so a share is deleted as a whole.
 Each further worker of an elastic job has a share of its own, so that Kueue admits, preempts and finishes it
-independently of the others.
+independently of the others. The hosts of a replica count as one worker here: they come and go together.
 """
 
 import itertools
@@ -69,19 +69,21 @@ def _interleave(alone: Sequence[Sequence[Share]]) -> Iterator[Share]:
 
 
 def _groups_together(groups: Sequence[GroupShare], remaining: Mapping[str, int]) -> tuple[GroupShare, ...]:
-    counts = ((group, min(group.count, max(remaining.get(group.name, 0), 0))) for group in groups)
+    counts = (
+        (group, min(group.count, max(remaining.get(group.name, 0), 0)) // group.hosts * group.hosts) for group in groups
+    )
     return tuple(replace(group, count=count) for group, count in counts if count)
 
 
 def _with_singles(share: Share, groups: Iterable[GroupShare], singles: Iterable[Share]) -> Sequence[GroupShare]:
-    counts = Counter({group.name: group.count for group in groups}) + Counter(
-        single.groups[0].name for single in singles
-    )
+    counts = Counter({group.name: group.count for group in groups})
+    for single in singles:
+        counts[single.groups[0].name] += single.workers
     return tuple(replace(group, count=counts[group.name]) for group in share.groups if counts[group.name])
 
 
 def _single_worker_shares(share: Share, groups_together: Iterable[GroupShare]) -> Iterator[Share]:
     common = {group.name: group.count for group in groups_together}
     for group in share.groups:
-        for _ in range(group.count - common.get(group.name, 0)):
-            yield replace(share, groups=(replace(group, count=1),), single_worker=True)
+        for _ in range(0, group.count - common.get(group.name, 0), group.hosts):
+            yield replace(share, groups=(replace(group, count=group.hosts),), single_worker=True)

@@ -99,8 +99,11 @@ def _best_first(request: GangRequest, gang_offers: Sequence[GangOffer]) -> list[
     return sorted(gang_offers, key=key)
 
 
-def allot_workers(strategy: Strategy, wanted: int, offers: Sequence[Offer]) -> list[int]:
-    """How many of `wanted` workers each cluster takes; fewer in all if they do not fit."""
+def allot_workers(strategy: Strategy, wanted: int, offers: Sequence[Offer], hosts: int = 1) -> list[int]:
+    """How many of `wanted` workers each cluster takes, in replicas of `hosts`; fewer in all if they do not fit."""
+    if hosts > 1:
+        in_replicas = [offer.in_replicas(hosts) for offer in offers]
+        return [replicas * hosts for replicas in allot_workers(strategy, wanted // hosts, in_replicas)]
     divide = _spread_evenly if strategy == "Spread" else _fill_in_order
     taken = divide(wanted, [0] * len(offers), [offer.nominal for offer in offers])
     taken = divide(wanted - sum(taken), taken, [offer.total - offer.reclaimed for offer in offers])

@@ -18,6 +18,7 @@ from typing import Final
 
 from adapter import names
 from adapter.actions import Action, AssignSlot, DeletePod, RequeueAfter, emit_event
+from adapter.objects import replica
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.worker_pod import (
@@ -28,7 +29,6 @@ from adapter.objects.worker_pod import (
     is_dispatched,
     is_planned_slot,
     may_get_slot,
-    planned_slots,
     slot_of,
     unlocked_reason,
     waits_for_quota,
@@ -202,16 +202,25 @@ def _report_ungated(state: WorkerState) -> list[Action]:
 
 
 def _needs_slot(state: WorkerState) -> bool:
-    """Whether the pod must choose a slot: it has none, or its slot is not planned or is taken by another pod.
+    """Whether the pod must choose a slot: it has none, or its slot is not planned, is taken or is not its replica's.
 
-    Two writers may have given the same slot to two pods. A pod gives up such a slot only while it has no remote pod.
+    Two writers may have given the same slot to two pods, or places apart to one replica. A pod gives up such a slot
+    only while it has no remote pod.
     """
-    return _may_choose_slot(state) and (state.slot in state.worker.slots.taken or not state.has_planned_slot)
+    slots = state.worker.slots
+    return _may_choose_slot(state) and (
+        state.slot in slots.taken
+        or not state.has_planned_slot
+        or replica.leaves_replica(state.placement, state.pod, state.slot, slots.joined)
+    )
 
 
 def _assign_free_slot(state: WorkerState) -> list[Action]:
     if free := _free_slot(state):
         return [AssignSlot(state.pod, free.cluster, free)]
+    if mismatch := replica.mismatch_reason(state.placement, state.pod):
+        text = f"Remote pods are not created: {mismatch}."
+        return emit_event(state.worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
     return [RequeueAfter(SLOT_RETRY)] if state.worker.slots.lost_template_slot else []
 
 
@@ -317,8 +326,8 @@ def _is_cluster_in_plan(state: WorkerState) -> bool:
 def _free_slot(state: WorkerState) -> Slot | None:
     """The first free slot in plan order; excluded clusters, where workers may not start, come last."""
     excluded = _excluded_clusters(state)
-    taken = state.worker.slots.taken
-    free = (s for s in planned_slots(state.placement, state.pod) if s not in taken and _takes_new_pods(state.worker, s))
+    slots = replica.open_slots(state.placement, state.pod, state.worker.slots.taken, state.worker.slots.joined)
+    free = (slot for slot in slots if _takes_new_pods(state.worker, slot))
     first = next(free, None)
     if first is None or first.cluster not in excluded:
         return first

@@ -43,6 +43,7 @@ class WorkerClusterFacts:
 class SlotChoiceFacts:
     taken: Collection[Slot]  # by other pods; known only if the pod may take another slot
     lost_template_slot: bool  # another pod holds it, so `pod` is without it
+    joined: Slot | None = None  # of another host of the pod's replica, beside which the pod belongs
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from adapter import names
 from adapter.objects.kuberay_events import involved_uid
 from adapter.objects.placement import gang_name_of
+from adapter.objects.replica import replica_name
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import gang_key
@@ -24,16 +25,23 @@ def by_placement(pod: Raw) -> str:
 def by_slot(pod: Raw) -> tuple[str, ...]:
     """Search words of a pod within its Placement: its slot (empty if it has none), and that slot's cluster.
 
-    `IN_DOUBT` is added while the slot may not be the pod's own.
+    `IN_DOUBT` is added while the slot may not be the pod's own, and its replica if that has several hosts.
     """
-    slot = slot_of(pod)
-    words = (str(slot), in_cluster(slot.cluster)) if slot else ("", in_cluster(""))
+    slot, name = slot_of(pod), replica_name(pod)
+    words: tuple[str, ...] = (str(slot), in_cluster(slot.cluster)) if slot else ("", in_cluster(""))
+    if name:
+        words = (*words, in_replica(name))
     return (*words, IN_DOUBT) if must_check_slot(pod) else words
 
 
 def in_cluster(name: str) -> str:
     """Search word of pods with a slot in a cluster; with an empty name, of pods without a slot."""
     return f"cluster {name}"
+
+
+def in_replica(name: str) -> str:
+    """Search word of the pods of a replica of several hosts."""
+    return f"replica {name}"
 
 
 def by_ray_cluster(pod: Raw) -> str:

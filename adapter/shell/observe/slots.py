@@ -20,6 +20,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
+from adapter.objects.replica import host_index, replica_key, replica_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
 from adapter.objects.worker_pod import (
@@ -37,7 +38,7 @@ from adapter.objects.worker_pod import (
 )  # fmt: skip
 from adapter.objects.workload import Job, Workload, job_of
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, in_replica
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.observe.transient_state import TransientState
@@ -83,6 +84,10 @@ class PendingAssignments:
             if isinstance(action, AssignSlot):
                 self.changes += 1
                 self._slots.pop(uid_of(action.pod), None)
+
+    def slot_for(self, pod: Raw) -> Slot | None:
+        """The slot that is being written into a pod."""
+        return self._slots.get(uid_of(pod), ("", None))[1]
 
     def slots(self, group: str, *, but: str | None) -> frozenset[Slot]:
         """The slots being written for a Placement (by key) into other pods than `but` (a uid)."""
@@ -174,6 +179,31 @@ class SlotObserver:
         if holders > self._own_slots(pod)[slot] + len(others):  # a remote pod of another pod
             return False
         return not any(map(slot_of, self._effective_pods(placement, others)))
+
+    def joined_slot(self, pod: Raw) -> Slot | None:
+        """The slot of the pod that the other hosts of a replica follow; None if it is this pod, or none has a slot.
+
+        That is one whose remote pod may exist, because it stays where it is, or else the first of the hosts.
+        """
+        name, key = replica_name(pod), by_placement(pod)
+        if not name:
+            return None
+        hosts = (
+            other
+            for other in self._manager.pods.group_matches(key, in_replica(name))
+            if replica_key(other) == replica_key(pod)
+        )
+        ranked = [
+            (*self._rank_in_replica(host), slot, uid_of(host))
+            for host in hosts
+            if (slot := self._assignments.slot_for(host) or slot_of(host))
+        ]
+        *_, slot, uid = min(ranked, default=(None, ""))
+        return None if uid == uid_of(pod) else slot
+
+    def _rank_in_replica(self, pod: Raw) -> tuple[bool, int]:
+        is_bound = is_dispatched(pod) or uid_of(pod) in self._transient.sent_pods
+        return not is_bound, host_index(pod) or 0
 
     def _own_slots(self, pod: Raw) -> Counter[Slot]:
         group, uid = by_placement(pod), uid_of(pod)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from adapter.admission.policy import share_lost_action, worker_lost_timeout
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
+from adapter.objects.replica import leaves_replica
 from adapter.objects.unstructured import Key, Raw, uid_of
 from adapter.objects.worker_pod import Slot, is_planned_slot, may_get_slot, pull_secrets, slot_cluster, slot_of
 from adapter.objects.workload import Workload
@@ -142,8 +143,10 @@ class WorkerObserver:
     def _slot_choice_facts(self, objects: _WorkerObjects) -> SlotChoiceFacts:
         pod, placement, stored_pod = objects.pod, objects.placement, objects.pod_with_template_slot
         is_without_slot = stored_pod is not None and pod is not stored_pod
+        joined = self._slots.joined_slot(pod) if pod and placement and objects.may_get_slot else None
         return SlotChoiceFacts(
-            taken=self._taken_slots(pod, placement) if pod and placement and objects.may_get_slot else (),
+            taken=self._taken_slots(pod, placement, joined) if pod and placement and objects.may_get_slot else (),
+            joined=joined,
             lost_template_slot=bool(
                 stored_pod
                 and placement
@@ -182,10 +185,11 @@ class WorkerObserver:
         policy, _ = self._policies.policy_of(self._policies.check_of(workload))
         return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(policy))
 
-    def _taken_slots(self, pod: Raw, placement: Placement) -> Collection[Slot]:
+    def _taken_slots(self, pod: Raw, placement: Placement, joined: Slot | None) -> Collection[Slot]:
         """The slots of other pods; empty if the pod keeps its own, because reading all is slow in a large gang."""
         slot = slot_of(pod)
         keeps_slot = is_planned_slot(placement, pod, slot) and not self._slots.is_shared(pod)
+        keeps_slot = keeps_slot and not leaves_replica(placement, pod, slot, joined)
         if keeps_slot and not placement.exclusions:
             return ()
         taken = self._slots.taken_by_others(pod)

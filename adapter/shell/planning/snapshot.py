@@ -54,21 +54,27 @@ class Snapshot:
 
     def request_of(self, workload: Workload, check: str, policy: DispatchPolicy | None = None) -> GangRequest:
         """A gang's request; without a policy, only what its shares are charged for."""
-        zones = rayjob.podset_zones(self._manager.job_object(workload.job)) if workload.job else {}
+        job = self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB
+        zones, hosts = rayjob.podset_zones(job), rayjob.podset_hosts(job)
         podsets = self._policies.remote_podsets(workload, check)
-        groups = tuple(self._worker_group(workload, podset, zones.get(podset.name, "")) for podset in podsets)
+        groups = tuple(
+            self._worker_group(workload, podset, zones.get(podset.name, ""), hosts.get(podset.name, 1))
+            for podset in podsets
+        )
         if policy is None:
             return GangRequest(workload.namespace, workload.queue, groups)
         return GangRequest(workload.namespace, workload.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _worker_group(self, workload: Workload, podset: PodSet, zone: str) -> GroupRequest:
+    def _worker_group(self, workload: Workload, podset: PodSet, zone: str, hosts: int) -> GroupRequest:
         memo, flavors = self._manager.memo_of(workload), self._targets.flavor_specs((podset,))
         is_stored = self._manager.is_stored(workload)  # a preview must leave nothing in a cache
         group = memo.get_or_find(
             (Snapshot, podset.name), (podset, *flavors), lambda: self._base_group(podset, known=is_stored)
         )
         results = self._dry_run_answers.answers_for(workload, podset)
-        return replace(group, dry_run_results=results, zone=group.zone or zone) if results or zone else group
+        if not results and not zone and hosts == 1:
+            return group
+        return replace(group, dry_run_results=results, zone=group.zone or zone, hosts=hosts)
 
     def _base_group(self, podset: PodSet, *, known: bool) -> GroupRequest:
         spec = self._targets.reservation_template(podset)["spec"]
@@ -90,7 +96,7 @@ class Snapshot:
     def least_workers(self, workload: Workload) -> Mapping[str, int] | None:
         """The minimum workers by group; None if not elastic, or while the job is unknown."""
         job = self._manager.job_object(workload.job) if workload.elastic and workload.job else UNKNOWN_JOB
-        return rayjob.podset_min_replicas(job) if job.is_known else None
+        return rayjob.podset_min_workers(job) if job.is_known else None
 
     def plan_request(
         self, request: GangRequest, chosen: ResolvedPolicy | None, excluded: Sequence[Exclusion]

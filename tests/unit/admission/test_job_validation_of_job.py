@@ -23,10 +23,6 @@ REFUSED = [
     ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
     ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
     (
-        {"workerGroupSpecs": [make_group(1), make_group(1, name="tpu", numOfHosts=4)]},
-        "{}.workerGroupSpecs[1].numOfHosts is 4: ",
-    ),
-    (
         {"workerGroupSpecs": [make_group(1), make_group(2, minReplicas=4, maxReplicas=8)]},
         "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay creates 4 workers of the group, and Kueue "
         "would hold quota for 2; set replicas to 4",
@@ -63,6 +59,7 @@ ALLOWED: list[Raw] = [
     {"tlsOptions": None},
     {"rayVersion": "2.52.0", "authOptions": {"mode": "token", "secretName": "s"}},
     {"authOptions": {"enableK8sTokenAuth": False}},
+    {"workerGroupSpecs": [make_group(2, numOfHosts=4)]},
     {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
     {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
     {"workerGroupSpecs": [make_group(0, suspend=True, minReplicas=4), make_group(None, name="b")]},

@@ -69,12 +69,6 @@ def shown(text: str) -> list[Raw]:
     return list(yaml.safe_load_all(text))
 
 
-def test_a_pod_of_several_hosts_is_rejected_like_its_job(render: Any, capsys: Capture) -> None:
-    assert render(GOLDEN / "tpu-multi-host.in.yaml") == 3
-    said = capsys.readouterr()
-    assert said.out == "" and "metadata.labels has ray.io/replica-host-index: " in said.err
-
-
 def test_a_template_with_our_marks_is_rejected_like_its_job(render: Any, capsys: Capture) -> None:
     group = make_group(1)
     group["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
@@ -82,7 +76,7 @@ def test_a_template_with_our_marks_is_rejected_like_its_job(render: Any, capsys:
     assert "metadata.labels has rayspan.dev/manager: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [name for name in RECORDED if name != "tpu-multi-host"])
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_pod_is_shown_with_its_changes_and_reasons(name: str, render: Any, capsys: Capture) -> None:
     assert render(GOLDEN / f"{name}.in.yaml") == 0
     said = capsys.readouterr()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.placement import ShareKey, parse_placement
+from adapter.objects.replica import open_slots
 from adapter.objects.unstructured import NAME_PATTERN, Raw
 from adapter.objects.worker_pod import (
     Slot,
@@ -15,7 +16,6 @@ from adapter.objects.worker_pod import (
     has_working_ray_node,
     is_planned_slot,
     list_slots,
-    planned_slots,
     pull_secrets,
     slot_of,
     without_template_slots,
@@ -90,7 +90,7 @@ def test_the_template_slots_of_a_group_are_those_of_the_plan_in_order(
     spread: dict[str, dict[str, int]], group: str
 ) -> None:
     place = parse_placement(make_placement(make_workload(), shares=spread))
-    wanted = list(planned_slots(place, make_pod(group=group)))
+    wanted = list(open_slots(place, make_pod(group=group), (), None))
     pods = [
         make_pod(group=group, index=str(index), listed=list_slots(place, group)) for index in range(len(wanted) + 1)
     ]
@@ -135,7 +135,7 @@ def test_a_forged_template_slot_is_a_planned_slot_or_none(index: str, forged: st
     """A user may write any list into a template."""
     place = parse_placement(make_placement(make_workload()))
     pod = make_pod(index=index, listed=forged)
-    assert is_planned_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(planned_slots(place, pod)))
+    assert is_planned_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(open_slots(place, pod, (), None)))
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, EmitEvent,
 from adapter.objects import unstructured as facts
 from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.references import Reference, find_in_spec
+from adapter.objects.replica import open_slots
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import (
     Slot,
     is_planned_slot,
-    planned_slots,
     slot_cluster,
     slot_of,
     without_template_slots,
@@ -1014,7 +1014,7 @@ def test_a_written_slot_outranks_a_template_slot(
     slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     assert slots.outranks_others(PLACE, SLOTTED) is yielded
     assert not slots.outranks_others(PLACE, CAME), "a template slot outranks none"
-    taken = sight.facts.worker_observer._taken_slots(SLOTTED, PLACE)
+    taken = sight.facts.worker_observer._taken_slots(SLOTTED, PLACE, None)
     assert (EAST0 not in taken) is yielded
 
 
@@ -1045,9 +1045,9 @@ def test_a_slot_with_a_pending_assignment_is_held() -> None:
     )
 )
 def test_a_planned_slot_is_recognised_without_listing_all_slots(text: str) -> None:
-    assert is_planned_slot(PLACE, NEW, Slot.parse(text)) is (text in map(str, planned_slots(PLACE, NEW)))
-    assert all(is_planned_slot(PLACE, NEW, slot) for slot in planned_slots(PLACE, NEW))
-    first = str(next(planned_slots(PLACE, NEW)))
+    assert is_planned_slot(PLACE, NEW, Slot.parse(text)) is (text in map(str, open_slots(PLACE, NEW, (), None)))
+    assert all(is_planned_slot(PLACE, NEW, slot) for slot in open_slots(PLACE, NEW, (), None))
+    first = str(next(open_slots(PLACE, NEW, (), None)))
     for forged in (f"{first[:-1]}007", f"{first[:-1]}{'9' * 5000}", f"{first[:-1]}-1", first[:-1], f"{first[:-1]}٣"):
         assert not is_planned_slot(PLACE, NEW, Slot.parse(forged))
 
