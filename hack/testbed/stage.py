@@ -166,15 +166,19 @@ class Stage:
         elastic: int = 0,
         least: int = 0,
         autoscaled: bool = False,
+        hosts: int = 1,
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
         `more`: a worker's requests beside cpu; `head_on`: the head's node selector; `priority`: a
         WorkloadPriorityClass; `annotations`: of its worker pods; `elastic`: the most workers that each group may be
-        scaled to; `least`: the fewest; `autoscaled`: by Ray's autoscaler and not by hand.
+        scaled to; `least`: the fewest; `autoscaled`: by Ray's autoscaler and not by hand; `hosts`: of each replica, of
+        which there are `workers`.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
+        for group in made["spec"]["workerGroupSpecs"] if hosts > 1 else ():
+            group["numOfHosts"] = hosts
         if priority:
             made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = priority
         for group in made["spec"]["workerGroupSpecs"] if annotations else ():

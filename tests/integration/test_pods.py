@@ -137,12 +137,12 @@ def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for(stage: Stage, runn
 def test_what_stands_beside_the_templates_is_refused_before_any_quota_is_held(
     stage: Stage, running: Controller
 ) -> None:
-    """Hosts of one replica may not come into different clusters; the Workload has nothing of it."""
+    """Only Rayspan may give its labels to Ray nodes; the Workload has nothing of them."""
     stage.build({"east": 4})
     written = Written(stage)
     body = ray_cluster("pi", stage.name, {"workers": 1})
-    body["spec"]["workerGroupSpecs"][0]["numOfHosts"] = 2
+    body["spec"]["workerGroupSpecs"][0]["labels"] = {names.CLUSTER_LABEL: "east"}
     stage.manager.apply(yaml.safe_dump(body))
     wait(lambda: "Rejected" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert "spec.workerGroupSpecs[0].numOfHosts is 2" in stage.told("pi", "Rejected")
+    assert f"spec.workerGroupSpecs[0].labels has {names.CLUSTER_LABEL}" in stage.told("pi", "Rejected")
     assert written.take() == [], "no cluster was asked for anything"
