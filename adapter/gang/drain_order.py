@@ -127,39 +127,44 @@ def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tup
     """The remote pods that must leave drained clusters now, each with its cluster.
 
     `draining`: cluster -> how many workers may be unavailable at once, counting pods that KubeRay has yet to create. A
-    pod moves only if its group has a free slot elsewhere, and the hosts of a replica move together, because KubeRay
-    replaces them together. Pods that are not ready move first and do not add to the unavailable workers.
+    pod moves only if its group has a free slot elsewhere. The hosts of a replica move together, even if they are more
+    than may be unavailable, because KubeRay replaces them together. Pods that are not ready move first and do not add
+    to the unavailable workers.
     """
-    serving = {key_of(pod): _is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in workers.pods}
+    serving = _serving_pods(workers)
     free, moving = free_slots(workers, draining), []
     unavailable = (
-        min(workers.placement.wanted_workers, workers.desired_workers)
-        - sum(serving.values())
-        - _never_placed(workers, free)
+        min(workers.placement.wanted_workers, workers.desired_workers) - len(serving) - _never_placed(workers, free)
     )
     placed = Counter(map(replica.replica_key, workers.pods_with_slot))
     for hosts in _replicas_to_move(workers, draining, serving):
         group, count = worker_group_of(hosts[0]), max(len(hosts), placed[replica.replica_key(hosts[0])])
-        serving_count = sum(serving[key_of(pod)] for pod in hosts)
-        if free[group] < count or (serving_count and unavailable >= draining[slot_cluster(hosts[0])]):
+        is_serving = key_of(hosts[0]) in serving
+        if free[group] < count or (is_serving and unavailable >= draining[slot_cluster(hosts[0])]):
             continue
-        if serving_count:
-            unavailable = max(unavailable, 0) + serving_count
+        if is_serving:
+            unavailable = max(unavailable, 0) + count
         free[group] -= count
         moving += [(slot_cluster(pod), workers.remote_pods[key_of(pod)]) for pod in hosts]
     return tuple(moving)
 
 
-def _replicas_to_move(
-    workers: GangWorkers, draining: Collection[str], serving: Mapping[Key, bool]
-) -> Iterator[list[Raw]]:
-    """The pods in drained clusters by replica, those with the fewest serving pods first."""
-    replicas: dict[object, list[Raw]] = {}
-    for pod in sorted(workers.pods, key=key_of):
+def _serving_pods(workers: GangWorkers) -> set[Key]:
+    """The pods that take part in the job and are not ending; a replica without one of its hosts takes no part."""
+    ending = {
+        replica.replica_key(pod) for pod in workers.pods if not _is_serving(pod, workers.remote_pods.get(key_of(pod)))
+    }
+    return {key_of(pod) for pod in workers.pods if replica.replica_key(pod) not in ending}
+
+
+def _replicas_to_move(workers: GangWorkers, draining: Collection[str], serving: Collection[Key]) -> list[list[Raw]]:
+    """The pods in drained clusters by replica, those that do not serve first."""
+    replicas = dict[tuple[str, str, str], list[Raw]]()
+    for pod in sorted(workers.pods, key=lambda pod: (key_of(pod) in serving, key_of(pod))):
         remote_pod = workers.remote_pods.get(key_of(pod))
         if slot_cluster(pod) in draining and remote_pod is not None and not is_deleting(remote_pod):
             replicas.setdefault(replica.replica_key(pod), []).append(pod)
-    yield from sorted(replicas.values(), key=lambda pods: sum(serving[key_of(pod)] for pod in pods))
+    return list(replicas.values())
 
 
 def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
