@@ -85,12 +85,13 @@ def count_free_slots(placement: Placement, share: Share, part: GroupShare, taken
 def mismatch_reason(placement: Placement, pod: Raw) -> str:
     """Why a pod can take none of its group's slots, whatever is free: its labels do not fit the plan; else empty."""
     hosts = {part.hosts for _, part in group_shares(placement, worker_group_of(pod))}
-    index, group = host_index(pod), f"the workers of group {printable(worker_group_of(pod))}"
+    index = host_index(pod) if replica_name(pod) else None
+    group = f"the workers of group {printable(worker_group_of(pod))}"
     if not hosts or (1 in hosts if index is None else any(index < count > 1 for count in hosts)):
         return ""
     if index is None:
         return (
-            f"{group} lack the label {names.RAY_HOST_INDEX_LABEL}, so which of them are hosts of one replica is not "
+            f"{group} lack the label {names.RAY_REPLICA_NAME_LABEL}, so which of them are hosts of one replica is not "
             "known; turn on KubeRay's feature gate RayMultiHostIndexing, which is on by default since KubeRay 1.6, or "
             "set numOfHosts to 1"
         )

@@ -111,10 +111,10 @@ class Offers:
         if mismatch := _mismatch_reason(self.request, candidate, group):
             return mismatch
         capacity = self._flavor_capacity(candidate, path, group)
-        shortage = capacity.shortage_reason(group.count)
-        return shortage or (
+        shortage = capacity.shortage_reason(group.count) or (
             "" if _may_add_nodes(candidate) else self._pods_on_nodes(candidate, group, capacity.fit(group.count))[1]
         )
+        return f"{shortage}, and each replica needs {group.hosts}" if shortage and group.hosts > 1 else shortage
 
     def shortfall(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Shortfall | None:
         """The resource that runs out first; None if no quota limits the group."""

@@ -14,7 +14,7 @@ from adapter import actions
 from adapter.admission.policy import ResolvedPolicy, needs_same_cluster, worker_start_timeout
 from adapter.gang.timeouts import current_exclusions
 from adapter.objects.placement import Exclusion, Placement, Share, placement_manifest
-from adapter.objects.rayjob import is_running
+from adapter.objects.rayjob import JobObject, is_running
 from adapter.objects.workload import Workload
 from adapter.planning import ordering, rounds
 from adapter.planning.ordering import OrderKey, WaitingGang
@@ -223,14 +223,15 @@ class GangPlanner:
         now: datetime,
         kept_shares: Sequence[Share] | None = None,
         unusable_slots: Mapping[str, int] | None = None,
+        unsubmitted: JobObject | None = None,
     ) -> PlanResult:
-        """Plan a gang after the gangs before it in planning order.
+        """Plan a gang after the gangs before it in planning order; `unsubmitted` is its job if it is in no store.
 
         With `kept_shares` the gang runs, and only its workers that have no slot or must leave their slot are planned.
         `unusable_slots`: by group, how many slots of the kept shares no worker may take.
         """
         plan_request = self._snapshot.plan_request(
-            self._snapshot.request_of(workload, check, chosen.policy if chosen else None), chosen, excluded
+            self._snapshot.request_of(workload, check, chosen.policy if chosen else None, unsubmitted), chosen, excluded
         )
         if kept_shares is not None:
             plan_request = rounds.request_beside_shares(

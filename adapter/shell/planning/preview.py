@@ -12,7 +12,7 @@ from adapter import names
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import rayjob
 from adapter.objects.queues import ClusterQueue
-from adapter.objects.rayjob import InvalidJob, JobManifest
+from adapter.objects.rayjob import InvalidJob, JobManifest, JobObject
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
 from adapter.objects.workload import Workload, parse_workload
 from adapter.planning import plan_document
@@ -88,15 +88,15 @@ class Preview:
             return plan_document.rejected_document(head, reason)
         if not self._policies.remote_podsets(workload, check):
             return plan_document.no_workers_document(head)
-        document = await self._planned_document(head, workload, check, policy, now)
+        document = await self._planned_document(head, job.job, workload, check, policy, now)
         warnings = self._job_problems.portability_warnings(job.job, workload, check, policy)
         notes = [*_plan_notes(job, cluster_queue, priority), *(f"{job}: {warning}." for warning in warnings)]
         return {**document, "priority": workload.priority, "notes": notes}
 
     async def _planned_document(
-        self, head: Raw, workload: Workload, check: str, chosen: ResolvedPolicy, now: datetime
+        self, head: Raw, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy, now: datetime
     ) -> PlanJson:
-        result = await self._planner.plan_gang(workload, check, chosen, (), now)
+        result = await self._planner.plan_gang(workload, check, chosen, (), now, unsubmitted=job)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.caches().items()}
         return plan_document.planned_document(
             head, result.request, result.candidates, result.plan, prices, extra_sentence=result.hold_note

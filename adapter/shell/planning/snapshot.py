@@ -13,7 +13,7 @@ from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import pod_requests, rayjob
 from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Exclusion, Placement, Share
-from adapter.objects.rayjob import UNKNOWN_JOB
+from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.required_objects import required_objects
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
@@ -52,9 +52,14 @@ class Snapshot:
         # By cluster: the quota tree after preemption, with the facts that it was computed from.
         self._preempted_trees: dict[str, tuple[tuple[object, ...], tree.QuotaTree | None]] = {}
 
-    def request_of(self, workload: Workload, check: str, policy: DispatchPolicy | None = None) -> GangRequest:
-        """A gang's request; without a policy, only what its shares are charged for."""
-        job = self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB
+    def request_of(
+        self, workload: Workload, check: str, policy: DispatchPolicy | None = None, unsubmitted: JobObject | None = None
+    ) -> GangRequest:
+        """A gang's request; without a policy, only what its shares are charged for.
+
+        `unsubmitted`: a job that is in no store, with its own Workload.
+        """
+        job = unsubmitted or (self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB)
         zones, hosts = rayjob.podset_zones(job), rayjob.podset_hosts(job)
         podsets = self._policies.remote_podsets(workload, check)
         groups = tuple(

@@ -94,6 +94,23 @@ def test_a_group_whose_ray_labels_name_a_zone_goes_there(submitted: bool) -> Non
     assert body["spec"]["explanation"] == "1 of 3 workers to east, 2 to west."
 
 
+@pytest.mark.parametrize("submitted", [False, True])
+def test_the_hosts_of_a_replica_go_to_one_cluster(submitted: bool) -> None:
+    """As a file, and as a job: Kueue's podset has nothing of the hosts."""
+    sight, job = Sight({"east": 3, "west": 3}), make_ray_job(make_group(2, name="Tpu", numOfHosts=2))
+    if not submitted:
+        assert asked(sight, job)["sentence"] == "2 of 4 workers to east, 2 to west."
+        said = asked(Sight({"east": 3}), job)["sentence"]
+        assert "2 fit now" in said and "one worker needs 1, and each replica needs 2" in said
+        return
+    raw = make_workload(groups={"tpu": 4})
+    fill(sight.manager.workloads, raw)
+    fill(sight.manager.ray_jobs, job)
+    body, *_ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
+    assert [share["groups"][0]["count"] for share in body["spec"]["shares"]] == [2, 2]
+    assert [share["groups"][0]["hosts"] for share in body["spec"]["shares"]] == [2, 2]
+
+
 def test_two_zones_of_one_group_are_refused() -> None:
     """Ray's autoscaler would take its workers for being where the label says."""
     annotated = {**make_template("1"), "metadata": {"annotations": {names.ZONE_ANNOTATION: "east"}}}
