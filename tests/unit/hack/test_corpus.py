@@ -82,9 +82,9 @@ def test_an_accepted_pod_is_dispatched() -> None:
 
 
 def test_the_controllers_rejection_comes_before_the_worker_clusters_answer() -> None:
-    found = judge.finding(replace(seen("tpu-multi-host"), answers={"workers": "no"}))
+    found = judge.finding(replace(seen("autoscaled"), answers={"workers": "no"}))
     assert found.outcome == judge.REFUSED
-    assert "numOfHosts is 2" in found.reason
+    assert "enableInTreeAutoscaling is true" in found.reason
 
 
 def test_a_pod_that_the_worker_cluster_rejects_is_a_fault() -> None:

@@ -104,6 +104,7 @@ def test_the_hosts_of_a_replica_go_to_one_cluster(submitted: bool) -> None:
         assert "2 fit now" in said and "one worker needs 1, and each replica needs 2" in said
         return
     raw = make_workload(groups={"tpu": 4})
+    raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.manager.workloads, raw)
     fill(sight.manager.ray_jobs, job)
     body, *_ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
