@@ -87,6 +87,13 @@ def test_a_share_has_whole_replicas(request_: GangRequest, fleet: Sequence[Candi
     assert whole(made.shares, request_.groups[0].hosts)
 
 
+def test_what_a_cluster_offers_is_counted_in_whole_replicas() -> None:
+    """Four workers would fit empty clusters of three and of one, and two replicas of two never do."""
+    made = plan(gang(group(2, 2)), [EAST, cluster("west", 1)])
+    assert (made.shares, made.never_fits) == ((), True), made.sentence
+    assert [(one.nominal, one.potential) for one in made.verdicts] == [(2, 2), (0, 0)]
+
+
 STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread"])
 MODES: st.SearchStrategy[GangMode] = st.sampled_from(["AllOrNothing", "SameCluster", "BestEffort"])
 FLEETS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.none() | st.integers(0, 4)), max_size=4)
