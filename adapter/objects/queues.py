@@ -83,6 +83,16 @@ NO_CLUSTER_QUEUE = ClusterQueue()  # one object, so that memos recognise it (she
 NO_FLAVOR = ResourceFlavor()
 
 
+def quota_source(raw: Raw) -> Raw:
+    """The part of a ClusterQueue or Cohort whose `resourceGroups` Kueue schedules by.
+
+    Kueue 0.20 with its feature DynamicQuotaOrchestration writes status.effectiveQuotas. It replaces the whole list of
+    the spec, also by an empty one (docs/upstream.md, "Effective quotas").
+    """
+    effective = mapping_field(raw, "status").get("effectiveQuotas")
+    return effective if isinstance(effective, dict) else mapping_field(raw, "spec")
+
+
 def read_cluster_queue(raw: Raw) -> ClusterQueue:
     """Read a ClusterQueue (kueue:apis/kueue/v1beta2/clusterqueue_types.go)."""
     spec, status = mapping_field(raw, "spec"), mapping_field(raw, "status")
@@ -90,7 +100,7 @@ def read_cluster_queue(raw: Raw) -> ClusterQueue:
         name=key_of(raw)[1],
         cohort=text_field(spec, "cohortName"),
         strategy=text_field(spec, "queueingStrategy"),
-        groups=tuple(map(_group, mapping_list(spec, "resourceGroups"))),
+        groups=tuple(map(_group, mapping_list(quota_source(raw), "resourceGroups"))),
         checks=_checks(spec),
         pending=whole_field(status, "pendingWorkloads") or 0,
         borrows=_borrows(status),

@@ -11,7 +11,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.pod_requests import CPU, UNLIMITED, format_quantity, parse_quantity
-from adapter.objects.queues import read_cluster_queue
+from adapter.objects.queues import quota_source, read_cluster_queue
 from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.quota.clusterqueue import local_queue_target
 
@@ -144,7 +144,7 @@ def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str
 
 
 def _nominal_quotas(queue: Raw) -> Iterable[tuple[str, int]]:
-    for group in (queue.get("spec") or {}).get("resourceGroups") or ():
+    for group in quota_source(queue).get("resourceGroups") or ():
         for flavor in group["flavors"]:
             for resource in flavor["resources"]:
                 yield resource["name"], parse_quantity(resource["nominalQuota"], resource["name"])

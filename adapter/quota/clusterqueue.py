@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.objects.pod_requests import parse_quantity
+from adapter.objects.queues import quota_source
 from adapter.objects.unstructured import UNREADABLE, Raw
 from adapter.quota import cohort, resource_flavor
 from adapter.quota.cohort import FlavorResource, Forest, Quota, ResourceNode, TreeKey
@@ -35,6 +36,7 @@ class ClusterQueueRules:
     next_before_borrowing: bool = False  # whenCanBorrow is TryNextFlavor
     topology_only: bool = False
     reclaims_within_cohort: bool = False  # reclaimWithinCohort is Any
+    has_checks: bool = False  # it lists AdmissionChecks; ProvisioningRequests may add nodes
     namespace_selector: Raw | None = None
     closed_reason: str = ""
     covered_resources: frozenset[str] = field(init=False, compare=False)  # of all groups; each plan asks often
@@ -110,7 +112,7 @@ def local_queue_target(local_queue: Raw) -> tuple[str, str]:
 
 def covered_resources(cluster_queue: Raw) -> frozenset[str]:
     """The resources that a ClusterQueue covers. Raises one of UNREADABLE."""
-    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
+    groups = quota_source(cluster_queue).get("resourceGroups") or ()
     return frozenset[str]().union(*(_resource_group(group).resources for group in groups))
 
 
@@ -151,7 +153,7 @@ def _with_cohort_faults(forest: Forest, faults: Mapping[TreeKey, str], queue: Cl
 
 def _parse_rules(name: str, raw: Raw, flavors: Mapping[str, Flavor]) -> ClusterQueueRules:
     spec = raw.get("spec") or {}
-    groups = tuple(_resource_group(group) for group in spec.get("resourceGroups") or ())
+    groups = tuple(_resource_group(group) for group in quota_source(raw).get("resourceGroups") or ())
     listed = [flavor for group in groups for flavor in group.flavors]
     missing = [flavor for flavor in listed if flavor not in flavors]
     return ClusterQueueRules(
@@ -160,6 +162,7 @@ def _parse_rules(name: str, raw: Raw, flavors: Mapping[str, Flavor]) -> ClusterQ
         next_before_borrowing=(spec.get("flavorFungibility") or {}).get("whenCanBorrow") == "TryNextFlavor",
         topology_only=all(flavors[flavor].has_topology for flavor in listed if flavor in flavors),
         reclaims_within_cohort=(spec.get("preemption") or {}).get("reclaimWithinCohort") == "Any",
+        has_checks=bool((spec.get("admissionChecksStrategy") or {}).get("admissionChecks")),
         namespace_selector=spec.get("namespaceSelector"),
         closed_reason=_missing_flavor(name, missing) or _stopped_reason(CLUSTER_QUEUE, name, raw),
     )
@@ -183,13 +186,13 @@ def _stopped_reason(kind: str, name: str, raw: Raw) -> str:
 
 def _cohort_node(raw: Raw) -> ResourceNode:
     spec = raw.get("spec") or {}
-    return ResourceNode(_cohort_key(spec.get("parentName")), _parse_quotas(spec))
+    return ResourceNode(_cohort_key(spec.get("parentName")), _parse_quotas(raw))
 
 
 def _queue_node(raw: Raw) -> ResourceNode:
     spec = raw.get("spec") or {}
     return ResourceNode(
-        _cohort_key(spec.get("cohortName")), _parse_quotas(spec), _reserved_usage(raw.get("status") or {})
+        _cohort_key(spec.get("cohortName")), _parse_quotas(raw), _reserved_usage(raw.get("status") or {})
     )
 
 
@@ -205,14 +208,14 @@ def _resource_group(raw: Raw) -> ResourceGroup:
     )
 
 
-def _parse_quotas(spec: Raw) -> dict[FlavorResource, Quota]:
+def _parse_quotas(raw: Raw) -> dict[FlavorResource, Quota]:
     return {
         (_required_name(flavor), _required_name(row)): Quota(
             nominal=parse_quantity(row.get("nominalQuota"), row["name"]),
             borrowing_limit=_optional_limit(row, "borrowingLimit"),
             lending_limit=_optional_limit(row, "lendingLimit"),
         )
-        for group in spec.get("resourceGroups") or ()
+        for group in quota_source(raw).get("resourceGroups") or ()
         for flavor in group["flavors"]
         for row in flavor.get("resources") or ()
     }

@@ -15,6 +15,7 @@ from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.gang.unstartable_pods import start_obstacle
 from adapter.objects import kuberay_events
 from adapter.objects.placement import parse_placement
+from adapter.objects.queues import quota_source
 from adapter.objects.unstructured import (
     Key,
     Raw,
@@ -214,7 +215,7 @@ class EventHandlers:
         elif predicates.changed(before, after, predicates.quota_usage):
             member = self._fleet.caches().get(cluster)
             self._on_usage(member, key_of(after or {})[1]) if member else self._enqueue.gangs_after_capacity_change()
-        if predicates.changed(before, after, lambda queue: queue.get("spec")):
+        if predicates.changed(before, after, lambda queue: (queue.get("spec"), quota_source(queue))):
             self._enqueue.aggregated_queues()
 
     def _on_usage(self, cache: WorkerClusterCache, queue: str) -> None:

@@ -183,7 +183,7 @@ def capacity_rules(raw: Raw) -> object:
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
     ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
-    return raw.get("spec"), status.get("allocatable"), ready, meta(raw).get("labels")
+    return raw.get("spec"), status.get("effectiveQuotas"), status.get("allocatable"), ready, meta(raw).get("labels")
 
 
 def quota_usage(raw: Raw) -> object:
