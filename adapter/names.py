@@ -106,6 +106,13 @@ CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"
 SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"
 # Written by users on a worker group's template: the only zone that it may run in.
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"
+# Written by users on a worker group's template: a level of the worker clusters' Topology. Kueue there places the
+# group's workers of each share in one domain of it.
+REQUIRED_TOPOLOGY_ANNOTATION: Final = f"{DOMAIN}/podset-required-topology"
+# Written by users on a worker group's template: as the required one, but over several domains if none has capacity.
+PREFERRED_TOPOLOGY_ANNOTATION: Final = f"{DOMAIN}/podset-preferred-topology"
+# Written by users on a worker group's template, `true`: Kueue places the workers on nodes of a Topology, in any domain.
+UNCONSTRAINED_TOPOLOGY_ANNOTATION: Final = f"{DOMAIN}/podset-unconstrained-topology"
 
 # --- a manager's Workload ----------------------------------------------------------------------------------------
 # On a Workload that we deactivated, so that those behind it get its quota: since when. It is reactivated after that.
@@ -201,6 +208,7 @@ ELASTIC_ANNOTATION: Final = f"{KUEUE_DOMAIN}/elastic-job"
 ELASTIC_GATE: Final = f"{KUEUE_DOMAIN}/elastic-job"  # on the job's pods, until they have the manager's quota
 SLICE_REPLACED: Final = "WorkloadSliceReplaced"  # reason of Finished on a workload slice that has a successor
 MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
+PROVISIONING_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/provisioning-request"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
 SUSPENDING_PARENT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-suspending-parent"
@@ -209,6 +217,10 @@ GROUP_TOTAL_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-total-count"
 GROUP_SERVING_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-serving"
 PREBUILT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/prebuilt-workload-name"
 ROLE_HASH_ANNOTATION: Final = f"{KUEUE_DOMAIN}/role-hash"
+# On a pod template, and on each pod of a podset with a topology request.
+KUEUE_REQUIRED_TOPOLOGY: Final = f"{KUEUE_DOMAIN}/podset-required-topology"
+KUEUE_PREFERRED_TOPOLOGY: Final = f"{KUEUE_DOMAIN}/podset-preferred-topology"
+KUEUE_UNCONSTRAINED_TOPOLOGY: Final = f"{KUEUE_DOMAIN}/podset-unconstrained-topology"
 # Kueue's provisioning check writes it on the pods for which an autoscaler provided nodes
 # (kueue:pkg/controller/admissionchecks/provisioning/controller.go).
 PROVISIONING_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"

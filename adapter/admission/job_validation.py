@@ -20,6 +20,7 @@ from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
 from adapter.objects.specs import PodMapping
+from adapter.objects.topology_request import topology_problem
 from adapter.objects.unstructured import Raw, annotation, mapping_field, printable
 from adapter.objects.workload import PodSet, Workload
 
@@ -148,7 +149,7 @@ def _group_problems(
 ) -> Iterator[str]:
     yield from pod_validation.template_problems(podset.template, namespace, mappings)
     yield from pod_validation.reserved_key_problems(podset.template, own)
-    if reason := _zone_conflict(podset, zone):
+    if reason := _zone_conflict(podset, zone) or topology_problem(podset.template):
         yield reason
 
 

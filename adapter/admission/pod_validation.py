@@ -21,7 +21,13 @@ NO_CLUSTERS: Final[Mapping[str, PodMapping]] = MappingProxyType({})  # nothing i
 _Rule = Callable[[Raw], Iterator[str]]
 
 # Our keys that a user may write into a template.
-_USER_KEYS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
+_USER_KEYS = (
+    names.ZONE_ANNOTATION,
+    names.POOL_LABEL,
+    names.REQUIRED_TOPOLOGY_ANNOTATION,
+    names.PREFERRED_TOPOLOGY_ANNOTATION,
+    names.UNCONSTRAINED_TOPOLOGY_ANNOTATION,
+)
 
 
 def template_problem(

@@ -13,6 +13,7 @@ from adapter.admission import size_limits
 from adapter.objects import ray_start
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.service_names import ServiceName, find_service_names
+from adapter.objects.topology_request import manager_topology_warning
 from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field
 
 MAX_WARNINGS: Final = 8  # of one job: more have a common cause
@@ -75,6 +76,8 @@ def template_warnings(
         for container in mapping_list(spec, kind):
             where = f"spec.{kind}[{printable(text_field(container, 'name'))}]"
             yield from _container_warnings(where, container, own_services, settings)
+    if topology := manager_topology_warning(template):
+        yield topology
     if not settings.scheduler and (scheduler := text_field(spec, "schedulerName")) not in _DEFAULT_SCHEDULERS:
         yield (
             f"spec.schedulerName is {printable(scheduler)}: it is removed in worker clusters, and with it that "

@@ -67,7 +67,7 @@ class Offers:
         if caches is None or not all(hashes):
             return self._new_cache(candidate, dependencies)
         groups = (
-            (group.name, group.role, group.zone, group.required, group.hosts, group_hash)
+            (group.name, group.role, group.zone, group.required, group.hosts, group.topology, group_hash)
             for group, group_hash in zip(self.request.groups, hashes, strict=True)
         )
         key = self.request.namespace, self.request.queue, candidate.asks_kueue, *groups
@@ -112,7 +112,9 @@ class Offers:
             return mismatch
         capacity = self._flavor_capacity(candidate, path, group)
         shortage = capacity.shortage_reason(group.count) or (
-            "" if _may_add_nodes(candidate) else self._pods_on_nodes(candidate, group, capacity.fit(group.count))[1]
+            ""
+            if self._may_add_nodes(candidate)
+            else self._pods_on_nodes(candidate, group, capacity.fit(group.count))[1]
         )
         return f"{shortage}, and each replica needs {group.hosts}" if shortage and group.hosts > 1 else shortage
 
@@ -177,7 +179,7 @@ class Offers:
         fit, potential = capacity.fit(group.count), self._potential_pods(candidate, capacity, group)
         total, (on_nodes, _) = fit.nominal + fit.borrow, self._pods_on_nodes(candidate, group, fit)
         available = min(total, on_nodes)
-        if _may_add_nodes(candidate):
+        if self._may_add_nodes(candidate):
             return Offer(fit.nominal, total, potential, available)
         return Offer(min(fit.nominal, on_nodes), available, min(potential, on_nodes), available)
 
@@ -186,7 +188,7 @@ class Offers:
         reclaimable = self._flavor_capacity(candidate, path, group).reclaimable_fit(group.count)
         # Preempt no pod for one that no node could hold.
         on_nodes = max(free.on_nodes, min(reclaimable.nominal, self._pods_on_nodes(candidate, group, reclaimable)[0]))
-        total = max(free.total, reclaimable.nominal) if _may_add_nodes(candidate) else on_nodes
+        total = max(free.total, reclaimable.nominal) if self._may_add_nodes(candidate) else on_nodes
         return free._replace(total=total, on_nodes=on_nodes, reclaimed=total - free.total)
 
     def _flavor_capacity(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> FlavorCapacity:
@@ -200,7 +202,7 @@ class Offers:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
             counted, spec = self.counted_request(candidate, group), pod_spec_in(candidate, group)
             note = uncovered_note(self.request, candidate) if self.uncovered_resources(candidate) else ""
-            return tree.demand_for_pods(candidate.quota_tree, queue, counted, spec, labels, note)
+            return tree.demand_for_pods(candidate.quota_tree, queue, counted, spec, labels, note, group.topology)
 
         return self.compute_once(candidate, ("demand", group.name), demand)
 
@@ -219,6 +221,15 @@ class Offers:
     def _potential_pods(self, candidate: Candidate, capacity: FlavorCapacity, group: GroupRequest) -> int:
         """How many pods of a group the candidate could hold if empty; equal for all of its quota paths."""
         return self.compute_once(candidate, ("ever", group.name), capacity.potential_pods)
+
+    def _may_add_nodes(self, candidate: Candidate) -> bool:
+        """Whether today's nodes are no limit.
+
+        An AdmissionCheck of the ClusterQueue there may be one of Kueue's ProvisioningRequests, which adds nodes before
+        it admits a share. The account may not read AdmissionChecks.
+        """
+        rules = candidate.quota_tree.queues.get(queue_name(self.request, candidate))
+        return candidate.can_grow or candidate.nodes is None or (rules is not None and rules.has_checks)
 
     def _pods_on_nodes(self, candidate: Candidate, group: GroupRequest, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes hold if empty, and why not all."""
@@ -252,7 +263,3 @@ def _mismatch_reason(request: GangRequest, candidate: Candidate, group: GroupReq
             f"zone {candidate.zone}"
         )
     return denied_reason(request, candidate, group)
-
-
-def _may_add_nodes(candidate: Candidate) -> bool:
-    return candidate.can_grow or candidate.nodes is None

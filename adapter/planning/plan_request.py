@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from adapter.objects.placement import Share
 from adapter.objects.required_objects import RequiredObject, unnamed_objects, unnamed_reason
 from adapter.objects.specs import NO_MAPPING, PodMapping
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Key, Raw, printable
 from adapter.quota.kueue_answers import (
     NO_ANSWERS,
@@ -50,6 +51,7 @@ class GroupRequest:
     scheduling_hash: str = ""
     required: tuple[RequiredObject, ...] = ()  # that a cluster must name
     hosts: int = 1  # of each replica; a share has whole replicas
+    topology: TopologyRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)

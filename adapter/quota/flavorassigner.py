@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter.objects.pod_requests import PODS, UNLIMITED, Resources, format_quantity
+from adapter.objects.pod_requests import PODS, UNLIMITED, Resources, format_quantity, pod_requests
 from adapter.objects.selectors import Labels, selects
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import UNREADABLE, Raw, printable
 from adapter.quota import cohort, resource_flavor
 from adapter.quota.clusterqueue import ClusterQueueRules, ResourceGroup
@@ -43,6 +44,7 @@ def build_demand(
     pod_spec: Raw,
     namespace: Labels | None,
     uncovered_note: str = "",
+    topology: TopologyRequest | None = None,
 ) -> Demand:
     """Distribute the pod's requests over the resource groups; None as `namespace` skips the namespaceSelector.
 
@@ -53,9 +55,17 @@ def build_demand(
     if closed:
         return Demand(queue, closed_reason=closed)
     shares = _requests_by_group(queue, request)
+    requested = pod_requests(pod_spec).keys() if topology else ()
     return Demand(
         queue,
-        [[_flavor_choice(queue, flavors[name], needs, pod_spec) for name in group.flavors] for group, needs in shares],
+        [
+            # Flavors of what only Kueue's configuration adds need no topology.
+            [
+                _flavor_choice(queue, flavors[name], needs, pod_spec, topology if needs.keys() & requested else None)
+                for name in group.flavors
+            ]
+            for group, needs in shares
+        ],
     )
 
 
@@ -88,9 +98,11 @@ def _requests_by_group(queue: ClusterQueueRules, request: Resources) -> list[tup
     return shares
 
 
-def _flavor_choice(queue: ClusterQueueRules, flavor: Flavor, needs: Resources, pod_spec: Raw) -> FlavorChoice:
+def _flavor_choice(
+    queue: ClusterQueueRules, flavor: Flavor, needs: Resources, pod_spec: Raw, topology: TopologyRequest | None
+) -> FlavorChoice:
     try:
-        reason = resource_flavor.mismatch_reason(flavor, pod_spec, queue.topology_only)
+        reason = resource_flavor.mismatch_reason(flavor, pod_spec, queue.topology_only, topology)
     except UNREADABLE as error:
         reason = f"flavor {flavor.name} or the pod's scheduling rules cannot be read ({error})"
     return FlavorChoice(flavor.name, {(flavor.name, resource): need for resource, need in needs.items()}, reason)

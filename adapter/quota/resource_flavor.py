@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from adapter import names
 from adapter.objects.selectors import Labels, has_labels, matches_expressions, tolerates
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Raw
 
 
@@ -35,17 +37,24 @@ def parse(name: str, raw: Raw) -> Flavor:
     )
 
 
-def mismatch_reason(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
+def mismatch_reason(flavor: Flavor, pod_spec: Raw, topology_only: bool, topology: TopologyRequest | None = None) -> str:
     """Why a pod may not use the flavor, a fragment; empty when it may.
 
     Selectors and required node affinity count only on label keys of this flavor. A flavor with a topology takes pods
-    that request no topology only if every flavor of the ClusterQueue has one (`topology_only`). How pods are packed is
-    not modelled. Source: pkg/scheduler/flavorassigner/flavorassigner.go checkFlavorForPodSets, tas_flavorassigner.go.
+    that request no topology only if every flavor of the ClusterQueue has one (`topology_only`). A flavor without one
+    takes no pods that request a topology. Whether the topology has the requested level, and how pods are packed, is
+    Kueue's to decide. Source: pkg/scheduler/flavorassigner/flavorassigner.go checkFlavorForPodSets,
+    tas_flavorassigner.go.
     """
     if flavor.fault:
         return flavor.fault
-    if flavor.has_topology and not topology_only:
-        return f"flavor {flavor.name} accepts only pods that request a topology"
+    if flavor.has_topology and not (topology_only or topology):
+        return (
+            f"flavor {flavor.name} accepts only pods that request a topology; for it, write annotation "
+            f'{names.UNCONSTRAINED_TOPOLOGY_ANNOTATION}: "true" into the worker group\'s template'
+        )
+    if topology and not flavor.has_topology:
+        return f"flavor {flavor.name} has no spec.topologyName, and the worker group requests a topology"
     tolerations = (*(pod_spec.get("tolerations") or ()), *flavor.tolerations)
     for taint in flavor.taints:
         if not any(tolerates(toleration, taint) for toleration in tolerations):

@@ -16,6 +16,7 @@ from typing import Any
 
 from adapter.objects.pod_requests import PODS, UNLIMITED, Resources
 from adapter.objects.selectors import Labels
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Raw
 from adapter.quota import clusterqueue, cohort, flavorassigner
 from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules, local_queue_target
@@ -75,6 +76,7 @@ def demand_for_pods(
     pod_spec: Raw,
     namespace: Labels | None,
     uncovered_note: str = "",
+    topology: TopologyRequest | None = None,
 ) -> Demand:
     """The demand of pods with this request and spec, independent of usage; `pods: 1` is always requested.
 
@@ -82,7 +84,7 @@ def demand_for_pods(
     `uncovered_note` continues the reason for resources that the ClusterQueue does not cover.
     """
     rules = tree.queues.get(queue) or ClusterQueueRules(queue, closed_reason=f"ClusterQueue {queue} does not exist")
-    return flavorassigner.build_demand(rules, tree.flavors, request, pod_spec, namespace, uncovered_note)
+    return flavorassigner.build_demand(rules, tree.flavors, request, pod_spec, namespace, uncovered_note, topology)
 
 
 def queue_path(tree: QuotaTree, queue: str) -> QuotaPath:

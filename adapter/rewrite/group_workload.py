@@ -14,6 +14,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import api_messages
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
+from adapter.objects.topology_request import read_topology_request
 from adapter.objects.unstructured import Key, Raw, meta
 from adapter.rewrite import gcs_waiter, request_floor, stripping
 from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
@@ -104,6 +105,7 @@ def build_workload(
     known = dry_run_templates or {}
     podsets = [
         _build_podset(group, count, known.get(group) or reserved_template(template, target))
+        | _topology_request(template)
         for group, count, template in groups
     ]
     # NB: sorted by name, as Kueue sorts the roles of the observed pods. In any other order it finishes the Workload as
@@ -155,6 +157,11 @@ def _build_podset(group: str, count: int, template: Raw) -> dict[str, Any]:
     # The group's label is for people: the podset's name is a hash.
     labels = {**(meta(template).get("labels") or {}), names.REMOTE_RAY_GROUP_LABEL: group}
     return {"name": role_of_group(group), "count": count, "template": {**template, "metadata": {"labels": labels}}}
+
+
+def _topology_request(template: Raw) -> dict[str, Any]:
+    request = read_topology_request(template)
+    return {"topologyRequest": request.podset_field} if request else {}
 
 
 def _with_admitted_fields(spec: Raw, admitted_spec: Raw) -> dict[str, Any]:

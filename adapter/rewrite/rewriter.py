@@ -9,6 +9,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import references
+from adapter.objects.topology_request import read_topology_request
 from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.rewrite import (
     affinity,
@@ -61,6 +62,7 @@ def remote_pod(
         names.SLOT_ANNOTATION: slot,
         **head.head_annotations(),
         **_group_annotations(target, role),
+        **_topology_annotation(pod),
         **group_workload.pod_group_annotations(pod_group),
     }
     metadata = {
@@ -116,6 +118,12 @@ def _group_annotations(target: Target, role: str) -> dict[str, str]:
         names.ROLE_HASH_ANNOTATION: role,
         names.GROUP_SERVING_ANNOTATION: "true",
     }
+
+
+def _topology_annotation(pod: Raw) -> dict[str, str]:
+    """Kueue assigns a domain to pods with this annotation only (kueue:pkg/controller/tas/topology_ungater.go)."""
+    request = read_topology_request(pod)
+    return request.pod_annotation if request else {}
 
 
 def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.required_objects import required_objects
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
+from adapter.objects.topology_request import read_topology_request
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import capacity
@@ -96,6 +97,7 @@ class Snapshot:
             zone,
             scheduling_hash=scheduling_hash,
             required=required_objects(podset.template.get("spec") or {}),
+            topology=read_topology_request(podset.template),
         )
 
     def least_workers(self, workload: Workload) -> Mapping[str, int] | None:

@@ -94,6 +94,9 @@ def test_the_rejection_of_a_workload(
         pytest.param({}, "", id="an empty template"),
         pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="a label of the user"),
         pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="the annotation of a zone"),
+        pytest.param(
+            {"metadata": {"annotations": {"rayspan.dev/podset-required-topology": "rack"}}}, "", id="a topology"
+        ),
         pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="the node selector of a pool"),
         pytest.param(
             {"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ",

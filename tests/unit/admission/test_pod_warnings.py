@@ -56,6 +56,11 @@ def template(spec: Raw | None = None, **container: Any) -> Raw:
         ),
         pytest.param(template({"schedulerName": "default-scheduler"}), [], id="the default scheduler"),
         pytest.param(
+            {**template(), "metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "rack"}}},
+            ["metadata.annotations has kueue.x-k8s.io/podset-required-topology: the manager's Kueue would place"],
+            id="a topology of the manager's nodes",
+        ),
+        pytest.param(
             template(env=[{"name": "HEAD", "value": "train-head-svc.demo.svc:6379"}]), [], id="the job's own head",
         ),
         pytest.param(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from adapter.objects.pod_requests import scheduling_hash
 from adapter.objects.required_objects import RequiredObject
 from adapter.objects.specs import PodMapping
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Raw
 from adapter.planning import offers, planner
 from adapter.planning.offers import Offers
@@ -110,6 +111,7 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
             gang(replace(group(4), required=(RequiredObject("hostPath", "spec.volumes[a].hostPath", "/a"),))),
             id="what its pods need there",
         ),
+        pytest.param({}, gang(replace(group(4), topology=TopologyRequest("required", "rack"))), id="a topology"),
         pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
         pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),
         pytest.param({"quota_tree": cluster("east", 1).quota_tree}, gang(group(4)), id="its quota"),

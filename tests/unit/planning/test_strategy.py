@@ -243,3 +243,14 @@ def test_a_stream_of_small_gangs_cannot_starve_a_large_one(stream: list[tuple[in
         if made.shares:
             running.append((tick + ticks, small, made))
     raise AssertionError("the large gang never had its turn")
+
+
+CHECKS = {"admissionChecksStrategy": {"admissionChecks": [{"name": "provisioning"}]}}
+
+
+@pytest.mark.parametrize(("spec", "placed"), [({}, {}), (CHECKS, {"a": 2})], ids=["no check", "a check"])
+def test_an_admission_check_there_may_add_nodes(spec: Raw, placed: dict[str, int]) -> None:
+    """Kueue admits the share when nodes have come, so today's nodes are no veto."""
+    empty = cluster("a", 4, nodes=0)
+    tree = build([make_cluster_queue(4, **spec)], [], [make_flavor()])
+    assert counts(plan(GangRequest(NAMESPACE, QUEUE, (group(2),)), [replace(empty, quota_tree=tree)])) == placed

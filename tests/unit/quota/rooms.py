@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from adapter.objects.pod_requests import Resources
 from adapter.objects.selectors import Labels
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Raw
 from adapter.quota.tree import (
     QuotaTree,
@@ -30,10 +31,19 @@ class Room:
 
 
 def admits(
-    tree: QuotaTree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
+    tree: QuotaTree,
+    queue: str,
+    request: Resources,
+    pod_spec: Raw,
+    *,
+    wanted: int = 1,
+    namespace: Labels | None = None,
+    topology: TopologyRequest | None = None,
 ) -> Room:
     """How many more such pods the ClusterQueue admits now as one podset."""
-    found = flavor_capacity(demand_for_pods(tree, queue, request, pod_spec, namespace), queue_path(tree, queue))
+    found = flavor_capacity(
+        demand_for_pods(tree, queue, request, pod_spec, namespace, "", topology), queue_path(tree, queue)
+    )
     fit = found.fit(wanted)
     return Room(
         fit.flavors,

@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.objects import pod_requests
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota.tree import QuotaTree, Shortfall, build, local_queue_target
 from tests.unit.quota.rooms import Room, admits, charge
@@ -418,6 +419,59 @@ def test_a_pod_gets_the_first_flavor_that_takes_it(first: Raw, pod: Raw, chosen:
 def test_a_topology_flavor_takes_every_pod_where_all_flavors_have_one() -> None:
     tree = build([queue("q", cpus(4))], [], [flavor("a", topologyName="racks")])
     assert admits(tree, "q", CORE, {}).flavors == {"cpu": "a"}
+
+
+ONE_CORE: Raw = {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}]}
+IN_RACK = TopologyRequest("required", "example.com/rack")
+
+
+@pytest.mark.parametrize(
+    ("topologies", "chosen"),
+    [
+        pytest.param({"b": "racks"}, {"cpu": "b"}, id="the flavor with a topology"),
+        pytest.param({"a": "racks", "b": "blocks"}, {"cpu": "a"}, id="the first of two"),
+        pytest.param({}, {}, id="no flavor has a topology"),
+    ],
+)
+def test_pods_that_request_a_topology_get_a_flavor_with_one(topologies: dict[str, str], chosen: dict[str, str]) -> None:
+    cells = {("a", "cpu"): (9, None, None), ("b", "cpu"): (9, None, None)}
+    flavors = [flavor(name, **({"topologyName": topologies[name]} if name in topologies else {})) for name in "ab"]
+    found = admits(build([queue("q", cells)], [], flavors), "q", CORE, ONE_CORE, topology=IN_RACK)
+    assert found.flavors == chosen
+    assert chosen or "flavor a has no spec.topologyName" in found.reason
+
+
+def test_a_flavor_of_generated_resources_needs_no_topology() -> None:
+    """Kueue's configuration may count credits in place of a resource; no node has them."""
+    groups = [
+        {"coveredResources": [name], "flavors": [{"name": f, "resources": [{"name": name, "nominalQuota": "9"}]}]}
+        for name, f in (("cpu", "racked"), ("credits", "plain"))
+    ]
+    raw = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
+    tree = build([raw], [], [flavor("racked", topologyName="racks"), flavor("plain")])
+    found = admits(tree, "q", {**CORE, "credits": 2}, ONE_CORE, topology=IN_RACK)
+    assert found.flavors == {"cpu": "racked", "credits": "plain"}
+
+
+def _effective(cpu: int | None) -> Raw:
+    rows = [{"coveredResources": ["cpu"], "flavors": [{"name": "a", "resources": [
+        {"name": "cpu", "nominalQuota": str(cpu)}]}]}]  # fmt: skip
+    return {"effectiveQuotas": {"orchestratorRef": {"name": "dqo"}, "resourceGroups": [] if cpu is None else rows}}
+
+
+@pytest.mark.parametrize(("cpu", "fitting"), [(9, 9), (2, 2), (None, 0)])
+def test_effective_quotas_replace_those_of_the_spec(cpu: int | None, fitting: int) -> None:
+    """Kueue 0.20 schedules by status.effectiveQuotas where a DynamicQuotaOrchestrator wrote it, also by an empty
+    list."""
+    raw = {**queue("q", cpus(4)), "status": _effective(cpu)}
+    found = admits(build([raw], [], [flavor("a")]), "q", CORE, {}, wanted=20)
+    assert found.nominal == fitting
+
+
+def test_effective_quotas_of_a_cohort_are_borrowed() -> None:
+    owner = {"metadata": {"name": "c"}, "spec": {}, "status": _effective(5)}
+    found = admits(build([queue("q", cpus(4), cohort="c")], [owner], [flavor("a")]), "q", CORE, {}, wanted=20)
+    assert (found.nominal, found.borrow) == (4, 5)
 
 
 TWO = {("a", "cpu"): (2, None, None), ("b", "cpu"): (6, None, None)}

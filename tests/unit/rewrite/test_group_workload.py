@@ -197,6 +197,26 @@ def test_a_group_workload_is_a_prebuilt_pod_group_of_kueue() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "annotation", ["rayspan.dev/podset-required-topology", "kueue.x-k8s.io/podset-required-topology"]
+)
+def test_a_topology_request_of_the_template_is_that_of_podset_and_pod(annotation: str) -> None:
+    """Kueue assigns domains to the podset, and gives them to pods with its annotation only."""
+    metadata = {"annotations": {annotation: "example.com/rack"}}
+    template = {"metadata": metadata, "spec": {"containers": [RAY]}}
+    groups = [("Workers", 2, template), ("Others", 1, {"spec": {"containers": [RAY]}})]
+    podsets = group_workload.build_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
+    requests = {podset["name"]: podset.get("topologyRequest") for podset in podsets}
+    assert requests == {
+        group_workload.role_of_group("workers"): {"required": "example.com/rack"},
+        group_workload.role_of_group("others"): None,
+    }
+    pod = {"metadata": {"name": "w", "namespace": "demo", **metadata}, "spec": {"containers": [RAY]}}
+    made = remote_pod(pod, head=HeadAddress(namespace="demo"), target=TARGET, role="r", slot="s", anchor_uid="uid")
+    topology = {key: text for key, text in made["metadata"]["annotations"].items() if "topology" in key}
+    assert topology == {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
+
+
 def test_podsets_are_sorted_by_name() -> None:
     """Kueue 0.19.2 walks the sorted roles of the pods along this list once. Observed: with podsets out of order it
     finishes the Workload as OutOfSync when the first pod appears, and deletes that pod."""
