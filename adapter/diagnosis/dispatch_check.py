@@ -17,6 +17,7 @@ from adapter.objects import specs
 from adapter.objects.admissioncheck import AdmissionCheck, read_check
 from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import Raw, condition, is_condition_true, key_of, parse_time
+from adapter.quota import queue_settings
 
 # An active AdmissionCheck with one of these reasons dispatches jobs.
 _DISPATCHING_REASONS: Final = (names.ConditionReason.READY, names.ConditionReason.INVALID_QUEUE_LAYOUT)
@@ -70,6 +71,16 @@ def obstacles(queues: Iterable[Raw], checks: Iterable[Raw], policy_objects: Poli
     return [f"{message[0].upper()}{message[1:]}" for message in dict.fromkeys(messages) if message]
 
 
+def queue_notes(queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
+    """What Rayspan does not reckon with in the manager's queues with a check of ours."""
+    controllers = {check.name: check.controller for check in map(read_check, checks)}
+    notes = []
+    for queue in sorted(queues, key=key_of):
+        if any(controllers.get(name) == names.CONTROLLER_NAME for name in read_cluster_queue(queue).checks):
+            notes += [*queue_settings.manager_queue_notes(queue, controllers), queue_settings.version_note(queue)]
+    return [note for note in notes if note]
+
+
 def describe_dispatch(
     queues: Sequence[Raw],
     checks: Sequence[Raw],
@@ -90,7 +101,10 @@ def describe_dispatch(
     return {
         "dispatches": False if stopped else None if incomplete else True,
         "obstacles": [*blockers, *([] if incomplete else obstacles(queues, checks, policy_objects))],
-        "notes": [note for kind, note in unread.items() if kind not in missing_kinds],
+        "notes": [
+            *queue_notes(queues, checks),
+            *(note for kind, note in unread.items() if kind not in missing_kinds),
+        ],
     }
 
 

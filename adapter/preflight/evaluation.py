@@ -73,6 +73,7 @@ def _cluster_findings(facts: ClusterFacts, options: PreflightOptions) -> Iterato
                 "jobs Rayspan dispatches; name one with --queue."
             )
             yield Finding((facts.name,), "Queue", "warning", text)
+    yield from _kueue_findings(facts)
     yield from _service_findings(facts)
     if facts.network_error:
         yield Finding(
@@ -118,6 +119,13 @@ def _queue_finding(facts: ClusterFacts, options: PreflightOptions, queue: str) -
     if reason:
         return Finding((facts.name,), "Queue", "failure", f"{where} accepts no jobs: {reason}.")
     return Finding((facts.name,), "Queue", "ok", f"{where} accepts jobs.")
+
+
+def _kueue_findings(facts: ClusterFacts) -> Iterator[Finding]:
+    for fault in facts.kueue_faults:
+        yield Finding((facts.name,), "Queue", "failure", f"In {facts.name}: {fault}")
+    for note in facts.kueue_notes:
+        yield Finding((facts.name,), "Queue", "warning", f"In {facts.name}: {note}")
 
 
 def _service_findings(facts: ClusterFacts) -> Iterator[Finding]:

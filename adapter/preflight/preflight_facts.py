@@ -72,6 +72,10 @@ class ClusterFacts:
     frameworks: Sequence[str] | None = None  # integrations of its Kueue; None: unknown
     # Whether a MutatingAdmissionPolicy keeps KubeRay from resuming the RayClusters of RayServices; True if unknown.
     has_service_policy: bool = True
+    # Of a worker cluster: what plans do not foresee in its queues and its Kueue's configuration; by what no worker runs
+    # within its quota.
+    kueue_notes: Sequence[str] = ()
+    kueue_faults: Sequence[str] = ()
 
     @property
     def is_manager(self) -> bool:

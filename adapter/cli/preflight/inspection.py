@@ -12,15 +12,16 @@ import yaml
 from adapter import names
 from adapter.admission import cluster_identity
 from adapter.admission.cluster_identity import IdentityRecord
-from adapter.objects.unstructured import UNREADABLE, Raw, key_of
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of, mapping_field, text_field, text_list
 from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, ClusterFacts, needed_rights
-from adapter.quota import tree
+from adapter.quota import queue_settings, tree
 from adapter.shell.kube import pagination, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 
 # How many pods are listed: a sample of addresses, for pod networks that do not follow the nodes' podCIDRs.
 _POD_LIMIT = "500"
+_MAX_CONFIGURATION = 256 * 1024  # characters; Kueue's own has 5 000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +50,43 @@ async def inspect_manager(client: Client, name: str, namespace: str) -> ClusterF
 
 
 async def _kueue_frameworks(client: Client) -> list[str] | None:
-    """Kueue's `integrations.frameworks`, empty by default.
+    """Kueue's `integrations.frameworks`, empty by default; None if its configuration is unreadable."""
+    config = await _kueue_configuration(client)
+    return None if config is None else list(text_list(mapping_field(config, "integrations"), "frameworks"))
 
-    None if Kueue's ConfigMap is unreadable, or not where stock Kueue has it.
-    """
+
+async def _kueue_configuration(client: Client) -> Raw | None:
+    """Kueue's configuration; None if its ConfigMap is unreadable, or not where stock Kueue has it."""
     for config_map in await list_if_allowed(client, resources.CONFIG_MAPS, names.KUEUE_NAMESPACE) or ():
-        if text := (config_map.get("data") or {}).get(names.KUEUE_CONFIG_KEY):
+        text = text_field(mapping_field(config_map, "data"), names.KUEUE_CONFIG_KEY)
+        if text and len(text) <= _MAX_CONFIGURATION:
             try:
-                integrations = yaml.safe_load(text).get("integrations") or {}
-                return [str(framework) for framework in integrations.get("frameworks") or ()]
-            except (yaml.YAMLError, AttributeError, TypeError):
+                config = yaml.safe_load(text)
+            except (yaml.YAMLError, RecursionError):
                 return None
+            return config if isinstance(config, dict) else None
     return None
+
+
+async def _kueue_settings(client: Client, namespace: str, queues: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The notes and the faults of the ClusterQueues behind these LocalQueues, and of Kueue's configuration."""
+    local_queues, cluster_queues, flavors, config = await asyncio.gather(
+        list_if_allowed(client, resources.LOCAL_QUEUES, namespace),
+        list_if_allowed(client, resources.CLUSTER_QUEUES),
+        list_if_allowed(client, resources.FLAVORS),
+        _kueue_configuration(client),
+    )
+    targets = {tree.local_queue_target(raw)[0] for raw in local_queues or () if key_of(raw)[1] in queues}
+    notes = [
+        note
+        for raw in cluster_queues or ()
+        if key_of(raw)[1] in targets
+        for note in (*queue_settings.worker_queue_notes(raw, flavors or ()), queue_settings.version_note(raw))
+        if note
+    ]
+    if config is None:
+        return notes, []
+    return [*notes, *queue_settings.configuration_notes(config)], queue_settings.configuration_faults(config)
 
 
 async def _has_gate_policy(client: Client) -> bool:
@@ -83,10 +109,11 @@ async def inspect_worker(
         if record.uid and (conflict := cluster_identity.find_conflict(record, await client.cluster_uid())):
             return ClusterFacts(name, f"{name} is not inspected: {conflict.message}.", head)
         exists = await _namespace_exists(client, namespace)
-        queue_problems, missing_rights, (networks, addresses, network_error) = await asyncio.gather(
+        queue_problems, missing_rights, (networks, addresses, network_error), settings = await asyncio.gather(
             _queue_problems(client, namespace, queues),
             _missing_rights(client, head, scheduler, namespace if exists else ""),
             _pod_network(client),
+            _kueue_settings(client, namespace, queues),
         )
     except UNREADABLE:
         text = f"The API server of {name} answers with objects that cannot be read"
@@ -97,7 +124,8 @@ async def inspect_worker(
             f"The API server of {name} cannot be reached: {error}; see `kubectl describe workercluster {name}`.",
             head,
         )
-    return ClusterFacts(name, "", head, exists, queue_problems, missing_rights, networks, addresses, network_error)
+    side = ClusterFacts(name, "", head, exists, queue_problems, missing_rights, networks, addresses, network_error)
+    return replace(side, kueue_notes=settings[0], kueue_faults=settings[1])
 
 
 async def list_if_allowed(client: Client, resource: Resource, namespace: str = "", **params: str) -> list[Raw] | None:

@@ -248,3 +248,14 @@ def test_an_unreadable_object_does_not_count_as_missing(
     found = dispatch_check.describe_dispatch([QUEUE], [check()], written(EAST), leaderless, unread, lacks)
     assert found["dispatches"] is dispatches
     assert found["notes"] == [said for kind, said in unread.items() if kind not in lacks]
+
+
+def test_a_queue_with_a_check_of_ours_has_notes() -> None:
+    """They are no obstacle."""
+    entry = {"apiVersion": "kueue.x-k8s.io/v1beta1", "manager": "argocd", "fieldsV1": {"f:spec": {}}}
+    old = {**QUEUE, "metadata": {**QUEUE["metadata"], "managedFields": [entry]}}
+    other = {"kind": "ClusterQueue", "metadata": {"name": "other", "managedFields": [entry]}, "spec": {}}
+    found = dispatch_check.describe_dispatch([old, other], [check()], written(EAST), "", {}, ())
+    (note,) = found["notes"]
+    assert f"{QUEUE['metadata']['name']} was last written as kueue.x-k8s.io/v1beta1 by argocd" in note
+    assert found["dispatches"] is True and found["obstacles"] == []

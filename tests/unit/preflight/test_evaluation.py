@@ -616,6 +616,12 @@ def test_whether_services_can_be_dispatched(known: dict[str, Any], want: list[tu
     assert said == want
 
 
+def test_settings_of_kueue_in_a_worker_cluster_are_reported() -> None:
+    known = {"kueue_notes": ["A note."], "kueue_faults": ["A fault."]}
+    found = [(check, outcome, text) for _, check, outcome, text in trouble(fleet(east=known))]
+    assert found == [("Queue", "failure", "In east: A fault."), ("Queue", "warning", "In east: A note.")]
+
+
 @pytest.mark.parametrize(
     "odd", [{"networks": ["x"]}, {"networks": [7.5]}, {"probe_address": "x", "networks": ["10.1.0.0/16"]}]
 )
