@@ -52,7 +52,9 @@ async def inspect_manager(client: Client, name: str, namespace: str) -> ClusterF
 async def _kueue_frameworks(client: Client) -> list[str] | None:
     """Kueue's `integrations.frameworks`, empty by default; None if its configuration is unreadable."""
     config = await _kueue_configuration(client)
-    return None if config is None else list(text_list(mapping_field(config, "integrations"), "frameworks"))
+    if config is None or not isinstance(config.get("integrations") or {}, dict):
+        return None
+    return list(text_list(mapping_field(config, "integrations"), "frameworks"))
 
 
 async def _kueue_configuration(client: Client) -> Raw | None:

@@ -115,3 +115,28 @@ async def test_objects_of_a_wrong_shape_are_an_error_of_their_cluster() -> None:
     async with apiserver.serving(_OddNodes()) as server, apiserver.connected(server.url) as client:
         side = await inspection.inspect_worker(client, IdentityRecord("east"), "PodIP", "", "demo", ())
     assert side.api_error.startswith("The API server of east answers with objects that cannot be read; see ")
+
+
+class _Queues(_OldAccount):
+    """A worker cluster whose Kueue's configuration is readable."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        queues = [
+            {"metadata": {"name": name}, "spec": {"queueingStrategy": "StrictFIFO"}} for name in ("team", "others")
+        ]
+        items = {
+            "localqueues": [{"metadata": {"name": "ray", "namespace": "demo"}, "spec": {"clusterQueue": "team"}}],
+            "clusterqueues": queues,
+            "configmaps": [{"data": {"controller_manager_config.yaml": "integrations: {frameworks: [batch/job]}"}}],
+        }
+        kind = request.path.rpartition("/")[2]
+        if request.method == "GET" and kind in items:
+            return await says({"items": items[kind]})(request)
+        return await super().handle(request)
+
+
+async def test_settings_of_a_worker_clusters_queues_and_of_its_kueue_are_noted() -> None:
+    async with apiserver.serving(_Queues()) as server, apiserver.connected(server.url) as client:
+        side = await inspection.inspect_worker(client, IdentityRecord("east"), "PodIP", "", "demo", ("ray",))
+    (note,), (fault,) = side.kueue_notes, side.kueue_faults
+    assert note.startswith("ClusterQueue team is StrictFIFO") and "lacks pod in integrations.frameworks" in fault
