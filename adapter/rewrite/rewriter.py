@@ -121,7 +121,7 @@ def _group_annotations(target: Target, role: str) -> dict[str, str]:
 
 
 def _topology_annotation(pod: Raw) -> dict[str, str]:
-    """Kueue assigns a domain to pods with this annotation only (kueue:pkg/controller/tas/topology_ungater.go)."""
+    """Kueue assigns a domain to pods with this annotation only (docs/upstream.md, "Topologies of a worker cluster")."""
     request = read_topology_request(pod)
     return request.pod_annotation if request else {}
 
