@@ -101,15 +101,16 @@ def test_a_queue_with_many_settings_of_kueue_takes_jobs(stage: Stage, running: C
     _cover(stage, [UNDECLARED, MIG])
     east = settings
     second = stage.add(east, "ResourceFlavor", {"spec": {}}, f"{stage.name}-second")
-    groups = east.get("clusterqueues", stage.name)["spec"]["resourceGroups"]
-    groups[0]["flavors"].append({**groups[0]["flavors"][0], "name": second})
-    spec = {
-        "resourceGroups": groups,
+    spec = east.get("clusterqueues", stage.name)["spec"]
+    flavors = spec["resourceGroups"][0]["flavors"]
+    flavors.append({**flavors[0], "name": second})
+    spec |= {
         "fairSharing": {"weight": "2"},
         "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
         "concurrentAdmissionPolicy": {"migration": {"mode": "RetainFirstAdmission"}},
     }
-    east.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+    east.delete("clusterqueue", stage.name)  # its concurrentAdmissionPolicy is immutable
+    stage.add(east, "ClusterQueue", {"spec": spec})
 
     more = {UNDECLARED: "1", MIG: "1"}
     stage.ray_cluster("first", workers=3, more=more)
