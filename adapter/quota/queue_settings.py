@@ -122,8 +122,8 @@ def _order_notes(where: str, spec: Raw) -> Iterator[str]:
         )
     if mapping_field(spec, "concurrentAdmissionPolicy"):
         yield (
-            f"{where} has spec.concurrentAdmissionPolicy: it does not apply to shares, which Kueue admits to one "
-            "flavor as without it."
+            f"{where} has spec.concurrentAdmissionPolicy: where Kueue's feature ConcurrentAdmission is on, Kueue makes "
+            "a Workload of each share for each flavor, which plans and shares do not follow; use a queue without it."
         )
 
 

@@ -33,7 +33,6 @@ SETTINGS = {
     },
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
     "admissionFairSharing": {"usageHalfLifeTime": "5m", "usageSamplingInterval": "1m"},
-    "featureGates": {"ConcurrentAdmission": True},
 }
 
 
@@ -107,10 +106,8 @@ def test_a_queue_with_many_settings_of_kueue_takes_jobs(stage: Stage, running: C
     spec |= {
         "fairSharing": {"weight": "2"},
         "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
-        "concurrentAdmissionPolicy": {"migration": {"mode": "RetainFirstAdmission"}},
     }
-    east.delete("clusterqueue", stage.name)  # its concurrentAdmissionPolicy is immutable
-    stage.add(east, "ClusterQueue", {"spec": spec})
+    east.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     more = {UNDECLARED: "1", MIG: "1"}
     stage.ray_cluster("first", workers=3, more=more)
