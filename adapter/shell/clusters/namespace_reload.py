@@ -26,6 +26,9 @@ TURN_SECONDS = 5.0
 FIRST_PAUSE, LAST_PAUSE = 15.0, 300.0
 # A read within this time knows of each deletion meanwhile (`store.REMEMBERED_SECONDS`).
 READ_SECONDS = 45.0
+# The pause after each read, as a multiple of its time. So reads take a quarter of the time at most, however many
+# namespaces are incomplete.
+REST_FACTOR, LONGEST_REST = 3.0, 30.0
 
 
 class _ReloadEnded(Exception):
@@ -68,7 +71,9 @@ class NamespaceReloader:
         while True:
             for namespace in self._due_namespaces(clock()):
                 if self._cluster.synced and not self._cluster.first_error:
+                    began = clock()
                     await self._reload(namespace)
+                    await asyncio.sleep(min(REST_FACTOR * (clock() - began), LONGEST_REST))
             await asyncio.sleep(TURN_SECONDS)
 
     def _due_namespaces(self, now: float) -> list[str]:

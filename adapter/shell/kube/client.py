@@ -321,7 +321,7 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a stream of lines; ends after `silence` seconds without data."""
+        """Open a stream of lines, as of `response_limits.read_lines`; ends after `silence` seconds without data."""
         timeout = aiohttp.ClientTimeout(total=LONGEST_STREAM_SECONDS, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
         # Of a compressed stream, a line would arrive only once the next line fills its block.
         headers = {**await self._login.headers(), "Accept-Encoding": "identity"}
@@ -426,14 +426,7 @@ def _parse_object(data: bytearray) -> Body:
 
 
 def _parse_beginning(data: bytearray) -> Body:
-    """The whole values of an object whose text is cut off."""
-    from pydantic_core import from_json  # hardly any process needs it
-
-    try:
-        content: object = from_json(bytes(data), allow_partial=True)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
+    if not (content := response_limits.parse_beginning(data)):
         raise Unreachable(NO_API_SERVER)
     return content
 

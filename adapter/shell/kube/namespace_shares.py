@@ -112,7 +112,12 @@ class NamespaceShares:
         return bool(largest)
 
     def drop_unreadable(self, namespace: str, plural: str) -> None:
-        """Make a namespace incomplete because of an object that is too large to be read."""
+        """Make a namespace incomplete because of an object that is too large to be read.
+
+        Costs nothing for one that is incomplete already, so such an object may change often.
+        """
+        if not self._accepts(namespace):
+            return
         self._set_incomplete(namespace, IncompleteNamespace(plural, 0, 0, self.most_bytes))
 
     def begin_reload(self, namespace: str) -> None:

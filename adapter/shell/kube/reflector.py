@@ -8,6 +8,9 @@ A cluster whose etcd was restored from a backup counts its versions from an earl
 stays silent until the cluster reaches that version again (docs/upstream.md, "A restored etcd"). So before a watch
 resumes, the cluster is asked for its version; if that is older than the store's, everything is listed again.
 
+An event that is too large to be read makes its namespace incomplete (`namespace_shares.py`), and the watch goes on. If
+its namespace is unknown, everything is listed again, but not often.
+
 A restored connection may lead to another cluster. So a follower may require proof of the cluster identity: before a
 list, before a watch resumes, and with each probe.
 """
@@ -23,14 +26,15 @@ from typing import Any
 
 import orjson
 
-from adapter.objects.unstructured import UNREADABLE, Raw, key_of, parse_version
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of, mapping_field, parse_version
 from adapter.shell import metrics
-from adapter.shell.kube import pagination
+from adapter.shell.kube import pagination, response_limits
 from adapter.shell.kube.client import ApiError, Client, ResponseTooLarge, Unreachable, UnusableCluster
 from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, BudgetExceeded, MemoryBudget, MemoryQuota
 from adapter.shell.kube.namespace_shares import NamespaceShares
 from adapter.shell.kube.pagination import OversizedObject
 from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.response_limits import OversizedLine
 from adapter.shell.kube.store import Listing, Store
 from adapter.shell.rate_limit import TokenBucket
 
@@ -47,6 +51,9 @@ FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 # once more.
 FIRST_PAUSE, LAST_PAUSE = 15.0, 600.0
 
+# The pause between two lists because of events that are too large and do not show their namespace.
+RELIST_SECONDS = 300.0
+
 # The time between probes. A cut link shows within PROBE_SECONDS + the client's time-out, early enough for a gang to
 # spill within its reservation timeout. One lost packet is ignored.
 PROBE_SECONDS = 5.0
@@ -54,6 +61,8 @@ PROBE_SECONDS = 5.0
 # A busy server (429) is asked again. If a watch must resume, as after a cut link, the cached objects count for this
 # long meanwhile; while all watches are open, they count without limit.
 BUSY_SECONDS = 15.0
+
+_LONGEST_NAMESPACE = 63
 
 RESTORED = "its API server went back to an older version, as after a restore from a backup; listing everything again"
 
@@ -117,6 +126,15 @@ class WrongCluster(UnusableCluster):
 class _WatchPosition:
     version: str = ""  # empty: list first
     last_open: float = -math.inf
+    must_list: bool = False  # an event was skipped whose namespace is unknown
+    next_list: float = -math.inf  # the earliest time of a list because of such an event
+
+    def note_list(self, now: float) -> None:
+        if self.must_list:
+            self.must_list, self.next_list = False, now + RELIST_SECONDS
+
+    def is_list_due(self, now: float) -> bool:
+        return self.must_list and now >= self.next_list
 
 
 RelistSignal = asyncio.Future[Unreachable]  # why cached objects no longer count
@@ -131,7 +149,7 @@ async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None
         began = clock()
         try:
             is_verified, must_verify = not must_verify, True  # the caller has just verified the identity
-            position.version = await _start_version(config, position.version, verified=is_verified)
+            await _start(config, position, verified=is_verified)
             await _watch_once(config, position)
         except ApiError as error:
             _drop_traceback(error)
@@ -166,13 +184,15 @@ def _drop_traceback(error: Exception) -> None:
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
-async def _start_version(config: FollowConfig, version: str, *, verified: bool) -> str:
+async def _start(config: FollowConfig, position: _WatchPosition, *, verified: bool) -> None:
+    """Set the version to watch from."""
     if not verified:
         await config.verify_identity()
-    if not version:
-        return await _list_into_store(config)
-    await _check_not_restored(config)
-    return version
+    if position.version:
+        await _check_not_restored(config)
+    else:
+        position.version = await _list_into_store(config)
+        position.note_list(asyncio.get_running_loop().time())
 
 
 async def _check_not_restored(config: FollowConfig) -> None:
@@ -263,14 +283,40 @@ async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
         "resourceVersion": position.version,
         **config.selectors,
     }
+    clock = asyncio.get_running_loop().time
     async with config.client.stream(config.path, params, SILENCE_SECONDS) as lines:
         config.on_result(None)  # not after the list: if only the watch is forbidden, the store would become stale
         try:
             async for line in lines:
-                if line:
+                if isinstance(line, OversizedLine):
+                    _skip_event(config, position, line)
+                elif line:
                     position.version = _apply_event(config, orjson.loads(line), position.version)
+                if position.is_list_due(clock()):
+                    raise ResponseTooLarge("it sends an event that is too large to be read")
         finally:
-            position.last_open = asyncio.get_running_loop().time()
+            position.last_open = clock()
+
+
+def _skip_event(config: FollowConfig, position: _WatchPosition, line: OversizedLine) -> None:
+    """Make the namespace of an event that is too large incomplete, or note that everything must be listed again.
+
+    The position stays before the event: a bookmark or the next event moves it on.
+    """
+    namespace = _namespace_of_event(line) if config.store.metered else ""
+    if namespace:
+        config.namespaces.drop_unreadable(namespace, config.resource.plural)
+    elif not position.must_list:
+        position.must_list = True
+        if config.log_limit.try_take(time.monotonic()):
+            sentence = "%s: an event of its %s is too large to be read; listing them again within %.0f s"
+            log.warning(sentence, _cluster_title(config), config.resource.plural, RELIST_SECONDS)
+
+
+def _namespace_of_event(line: OversizedLine) -> str:
+    event = response_limits.parse_beginning(line)
+    namespace, _ = key_of(mapping_field(event, "object"))
+    return namespace if len(namespace) <= _LONGEST_NAMESPACE else ""
 
 
 def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:

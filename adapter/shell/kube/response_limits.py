@@ -5,8 +5,9 @@ The bytes are counted while they are unpacked, so a few compressed ones cannot b
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import aiohttp
 
@@ -26,6 +27,11 @@ MEMORY_FACTOR = 8
 BEGINNING_BYTES = 32 * 2**10
 # The largest Status: one that names each invalid field has a few kilobytes.
 STATUS_BYTES = 256 * 2**10
+# The beginning of an event that is kept when the rest is too large. It holds the namespace: a pod's comes first, a
+# custom resource's after its annotations and managedFields (docs/upstream.md, "The order of an object's fields").
+EVENT_BEGINNING_BYTES = 256 * 2**10
+# The longest line that is skipped. The largest object that etcd takes has some 9 MiB when each character is escaped.
+LINE_BYTES = 64 * 2**20
 
 _MIB = 2**20
 _WORST_FACTOR = 40  # bytes of memory for one of JSON, at most
@@ -37,6 +43,10 @@ class UnreadableResponse(Exception):
 
 class LimitExceeded(UnreadableResponse):
     """The response is larger than any valid one."""
+
+
+class OversizedLine(bytes):
+    """The first EVENT_BEGINNING_BYTES of a line that is too large to be read."""
 
 
 async def read_body(
@@ -70,21 +80,69 @@ async def read_beginning(answer: aiohttp.ClientResponse) -> bytearray:
 
 
 async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
-    """The lines of a stream, each of at most `most_bytes`."""
-    rest = bytearray()
+    """The lines of a stream; an OversizedLine for one of more than `most_bytes`, whose rest is skipped.
+
+    Raises LimitExceeded beyond LINE_BYTES.
+    """
+    splitter = _LineSplitter(most_bytes)
     try:
         async for chunk in answer.content.iter_any():
-            *lines, incomplete = chunk.split(b"\n")
-            for line in lines:
-                rest += line
-                _check_bytes(rest, most_bytes)
-                _check_memory(rest, most_bytes)
-                yield bytes(rest)
-                rest.clear()
-            rest += incomplete  # grows in place; a new object would copy the line for each byte of a slow sender
-            _check_bytes(rest, most_bytes)
+            for line in splitter.split(chunk):
+                yield line
     except TimeoutError:
         return  # a quiet stream may be intact; the caller's next request shows whether it is
+
+
+class _LineSplitter:
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._rest = bytearray()  # of the line whose end has not arrived
+        self._skipped_bytes = 0  # of a line that is too large; 0 for any other
+
+    def split(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that end in this chunk; one that is too large comes before its end."""
+        *ends, incomplete = chunk.split(b"\n")
+        for end in ends:
+            if not self._skipped_bytes:
+                yield self._line(end)
+            self._rest.clear()
+            self._skipped_bytes = 0
+        if self._skipped_bytes:
+            self._skip(len(incomplete))
+            return
+        self._rest += incomplete  # grows in place; a new object would copy the line for each byte of a slow sender
+        if len(self._rest) > self._most_bytes:
+            yield self._beginning()
+            self._skip(len(self._rest))
+            self._rest = bytearray()
+
+    def _line(self, end: bytes) -> bytes:
+        self._rest += end
+        try:
+            _check_bytes(self._rest, self._most_bytes)
+            _check_memory(self._rest, self._most_bytes)
+        except LimitExceeded:
+            return self._beginning()
+        return bytes(self._rest)
+
+    def _beginning(self) -> OversizedLine:
+        return OversizedLine(self._rest[:EVENT_BEGINNING_BYTES])
+
+    def _skip(self, size: int) -> None:
+        self._skipped_bytes += size
+        if self._skipped_bytes > LINE_BYTES:
+            raise LimitExceeded(f"sends a line of more than {LINE_BYTES / _MIB:g} MiB")
+
+
+def parse_beginning(data: bytes | bytearray) -> dict[str, Any]:
+    """The whole values of an object whose text is cut off; empty for what is no object."""
+    from pydantic_core import from_json  # hardly any process needs it
+
+    try:
+        content: object = from_json(bytes(data), allow_partial=True)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _check_bytes(data: bytearray, most_bytes: int) -> None:

@@ -1,9 +1,11 @@
 """Gives back the quota of ended gangs in an incomplete namespace.
 
 The namespace's stores are empty, so the manager's API server is asked for the owner of each share: by name, a few in
-each turn, one gang after the other. Turns follow each other until the namespace is complete again.
+each turn, one gang after the other. Turns follow each other until the namespace is complete again. All namespaces
+together have a bounded number of turns, in the order in which they ask for one.
 """
 
+import asyncio
 import functools
 import logging
 from collections import defaultdict
@@ -29,6 +31,7 @@ from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.supervise import read_each
 from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
+from adapter.shell.write.namespace_turns import NamespaceTurns
 from adapter.worker.template_slots import must_check_slot
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 # The pause between two turns of a namespace, and the gangs asked about in a turn: 240 gangs in a minute.
 TURN_SECONDS = 10.0
 GANGS_PER_TURN = 40
+# The pause between two turns of any namespaces: 20 gangs in a second, and one list of shares in each cluster.
+SHORTEST_PAUSE = 2.0
 # The memory for the metadata of one namespace's shares, or of its elastic jobs.
 LISTED_BYTES = 16 * 2**20
 _JOB_KINDS: Final = {
@@ -65,15 +70,19 @@ class EndedGangs:
         )
         self._transient = transient
         self._last_asked: dict[str, _Owner] = {}  # by namespace
+        self._turns = NamespaceTurns(SHORTEST_PAUSE)
 
     async def reconcile_namespace(self, namespace: str) -> float | None:
         """Report an incomplete namespace, and delete shares of its ended gangs; the delay of the next turn, if any."""
         reasons = self._incompleteness(namespace)
         if not reasons:
             self._last_asked.pop(namespace, None)
+            self._turns.forget(namespace)
             self._note_sent_pods(namespace)
             return None
         await self._report(namespace, reasons)
+        if delay := self._turns.take_or_delay(namespace, asyncio.get_running_loop().time()):
+            return delay
         try:
             await self._release_shares(namespace)
         except (ApiError, Unreachable) as trouble:

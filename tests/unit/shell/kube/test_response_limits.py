@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import itertools
 import json
 import tracemalloc
 import zlib
@@ -21,7 +22,15 @@ from adapter.shell.kube.client import (
     ResponseTooLarge,
     Unreachable,
 )
-from adapter.shell.kube.response_limits import OBJECT_BYTES, STATUS_BYTES
+from adapter.shell.kube.response_limits import (
+    EVENT_BEGINNING_BYTES,
+    LINE_BYTES,
+    OBJECT_BYTES,
+    STATUS_BYTES,
+    OversizedLine,
+    _LineSplitter,
+    parse_beginning,
+)
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, hurried, says, streams
 
@@ -185,13 +194,69 @@ def chunk(body: bytes) -> bytes:
 
 
 async def test_an_endless_line_is_cut() -> None:
-    async with attacker(WATCH, chunk(b"one\n"), *([chunk(b"x" * MIB)] * 40)) as client:
+    async with attacker(WATCH, chunk(b"one\n"), *([chunk(b"x" * MIB)] * (LINE_BYTES // MIB + 2))) as client:
         found: list[bytes] = []
-        with pytest.raises(ResponseTooLarge, match="4 MiB"):
+        with pytest.raises(ResponseTooLarge, match="64 MiB"):
             async with client.stream(PATH, {}, 5.0) as lines:
                 while True:
                     found.append(await anext(lines))
-    assert found == [b"one"]
+    assert found == [b"one", OversizedLine(b"x" * EVENT_BEGINNING_BYTES)]
+
+
+async def test_a_line_that_is_too_large_is_skipped_without_keeping_it() -> None:
+    large = [chunk(b"x" * MIB)] * 20
+    tracemalloc.start()
+    try:
+        async with attacker(WATCH, *large, chunk(b"y\ntwo\n"), b"0\r\n\r\n") as client:
+            async with client.stream(PATH, {}, 5.0) as lines:
+                found = [line async for line in lines]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [b"x" * EVENT_BEGINNING_BYTES, b"two"]
+    assert isinstance(found[0], OversizedLine) and not isinstance(found[1], OversizedLine)
+    assert peak < 4 * OBJECT_BYTES
+
+
+async def test_a_line_that_would_take_too_much_memory_is_not_kept() -> None:
+    crafted = b"[" + b"{}," * MIB + b"{}]"
+    assert len(crafted) < OBJECT_BYTES
+    async with attacker(WATCH, chunk(crafted + b"\ntwo\n"), b"0\r\n\r\n") as client:
+        async with client.stream(PATH, {}, 5.0) as lines:
+            found = [line async for line in lines]
+    assert found == [crafted[:EVENT_BEGINNING_BYTES], b"two"] and isinstance(found[0], OversizedLine)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 30), max_size=8),
+    cuts=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+)
+def test_lines_do_not_depend_on_how_they_arrive(sizes: list[int], cuts: list[int]) -> None:
+    sent = b"".join(bytes([ord("a") + index]) * size + b"\n" for index, size in enumerate(sizes))
+    splitter, found, start = _LineSplitter(10), list[bytes](), 0
+    for cut in itertools.chain(cuts, itertools.repeat(7)):
+        if start >= len(sent):
+            break
+        found += splitter.split(sent[start : start + cut])
+        start += cut
+    lines = sent.split(b"\n")[:-1]
+    # Of a line that is too large, the beginning is what had arrived of it.
+    assert [line[:1] for line in found] == [line[:1] for line in lines]
+    assert [isinstance(line, OversizedLine) for line in found] == [len(line) > 10 for line in lines]
+    assert all(line.startswith(beginning) for line, beginning in zip(lines, found, strict=True))
+    assert [line for line in found if len(line) <= 10] == [line for line in lines if len(line) <= 10]
+
+
+@pytest.mark.parametrize("cut", range(0, 120, 3))
+def test_a_beginning_has_whole_values_only(cut: int) -> None:
+    whole = b'{"type":"ADDED","object":{"metadata":{"annotations":{"namespace":"x"},"namespace":"demo-production"}}}'
+    found = parse_beginning(whole[:cut]).get("object", {}).get("metadata", {}).get("namespace")
+    assert found == ("demo-production" if cut >= whole.index(b"production") + len(b'production"') else None)
+
+
+@pytest.mark.parametrize("data", [b"", b"[1]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 100_000, b"1" * 9_999])
+def test_a_beginning_of_nonsense_is_empty(data: bytes) -> None:
+    assert parse_beginning(data) in ({}, {"a": {}}) or "a" in parse_beginning(data)
 
 
 async def test_a_large_event_is_read() -> None:

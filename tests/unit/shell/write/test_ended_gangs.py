@@ -22,6 +22,11 @@ FINISHED = [{"type": "Finished", "status": "True"}]
 EVICTED = [{"type": "QuotaReserved", "status": "False"}]
 
 
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_gangs, "SHORTEST_PAUSE", 0.0)
+
+
 class Manager(Server):
     """Has these Workloads, and takes all writes."""
 
@@ -141,3 +146,23 @@ async def test_the_event_says_what_to_do_and_a_complete_namespace_ends_the_turns
     sight.manager.namespace_shares.begin_reload(NAMESPACE)
     sight.manager.namespace_shares.end_reload(NAMESPACE)
     assert await turn(server, sight) == [None]
+
+
+async def test_all_namespaces_together_have_a_turn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is reported at once, and the questions to the API server wait."""
+    monkeypatch.setattr(ended_gangs, "SHORTEST_PAUSE", 2.0)
+    sight, server, first, second, third = incomplete(SHARE), Manager(WORK), NAMESPACE, "team-b", "team-c"
+    for namespace in (second, third):
+        sight.manager.namespace_shares.drop_unreadable(namespace, "pods")
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = sight.members["east"].client = client
+        slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+        gangs = EndedGangs(
+            sight.manager, sight.fleet, slots, sight.memory, sight.executor(client), EventRecorder(client)
+        )
+        delays = [await gangs.reconcile_namespace(namespace) for namespace in (first, second, third, first)]
+    assert delays[0] == ended_gangs.TURN_SECONDS
+    assert [round(delay or 0) for delay in delays[1:]] == [2, 4, 6]
+    reported = [asked.body["involvedObject"]["name"] for asked in server.asked if asked.path.endswith("/events")]
+    assert reported == [first, second, third]
+    assert len([asked for asked in server.asked if asked.method == "GET"]) == 1
