@@ -54,7 +54,7 @@ async def _run_engine(port: int, plan_port: int, leader_elect: bool, secured: tu
     client = await Client.in_cluster(lease.may_write) if lease else await Client.in_cluster()
     gc_tuning.collect_rarely()
     engine = Engine(client, lease, gc_tuning.freeze_objects)
-    REGISTRY.register(StateCollector(engine.manager))
+    REGISTRY.register(StateCollector(engine.manager, engine.worker_caches))
     pace = http_servers.new_pace()
     servers = [
         # A standby replica is ready, because it can take over; it also serves plans.

@@ -15,7 +15,7 @@ from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
-from adapter.diagnosis.job_facts import JobFacts, placement_of, pods_of, ray_cluster_name, workload_of
+from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw, key_of, uid_of
@@ -23,6 +23,7 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
+    EVENTS,
     LOCAL_QUEUES,
     PLACEMENTS,
     PODS,
@@ -39,6 +40,7 @@ _JOB_KINDS = {
     "raycluster": ("RayCluster", RAY_CLUSTERS),
     "rayservice": (names.RAY_SERVICE, RAY_SERVICES),
 }
+_NAMESPACE_EVENTS = f"involvedObject.kind=Namespace,reason={names.EventReason.NAMESPACE_INCOMPLETE}"
 # Fields of a RayService's status that name a RayCluster, in the order of the output.
 _RELEASE_FIELDS = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
@@ -130,7 +132,10 @@ async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw
     ray_cluster, pods = await _read_pods(reader, namespace, kind, job)
     clusters = {key_of(cluster)[1]: cluster for cluster in await reader.list_objects(WORKER_CLUSTERS)}
     checks = our_checks(map(read_check, await reader.list_objects(ADMISSION_CHECKS)))
-    return JobFacts(kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, reader.unread_reasons)
+    notice = namespace_notice(await reader.list_objects(EVENTS, namespace, fieldSelector=_NAMESPACE_EVENTS))
+    return JobFacts(
+        kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, notice, reader.unread_reasons
+    )
 
 
 async def _find_job(reader: ManagerReader, namespace: str, word: str) -> tuple[str, Raw]:

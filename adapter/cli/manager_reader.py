@@ -21,6 +21,7 @@ _UNREAD_NOTES: Final = {
     "clusterqueues": "quota is not shown",
     "dispatchpolicies": "whether anything can be dispatched is not known",
     "multikueueconfigs": "whether anything can be dispatched is not known",
+    "events": "whether its namespace is incomplete is not shown",
     "leases": "whether a controller leads is not known",
 }
 

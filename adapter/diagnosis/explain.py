@@ -34,7 +34,10 @@ def diagnose(facts: JobFacts) -> Diagnosis:
 
 
 def notes(facts: JobFacts, diagnosis: Diagnosis) -> list[str]:
-    """Notes on a diagnosis: what a running job lacks, unreachable clusters, and objects that were not readable."""
+    """Notes on a diagnosis: what a running job lacks, unreachable clusters, and objects that were not readable.
+
+    An incomplete namespace comes first: its jobs wait for it, whatever the diagnosis is.
+    """
     obstacle = (
         (before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts))
         if diagnosis.outcome == "Runs"
@@ -45,7 +48,9 @@ def notes(facts: JobFacts, diagnosis: Diagnosis) -> list[str]:
         for state in pod_states(facts)
         if state.reason == UNREACHABLE_REASON and state.step == "Joined"
     )
-    return [*([obstacle.message] if obstacle else []), *unreachable, *facts.unread_reasons.values()]
+    notice = [facts.namespace_notice] if facts.namespace_notice and diagnosis.outcome in ("Runs", "Waits") else []
+    obstacles = [obstacle.message] if obstacle else []
+    return [*notice, *obstacles, *unreachable, *facts.unread_reasons.values()]
 
 
 def stage_states(diagnosis: Diagnosis) -> list[tuple[Stage, str]]:

@@ -7,8 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
+from adapter.diagnosis.blocker import as_sentence
 from adapter.objects.rayjob import JobObject, JobStatus, read_job, read_status
-from adapter.objects.unstructured import Raw, controller_uid, label, meta, uid_of
+from adapter.objects.unstructured import (
+    Raw,
+    controller_uid,
+    label,
+    mapping_field,
+    meta,
+    printable,
+    text_field,
+    uid_of,
+)
 from adapter.objects.workload import active_slice, is_elastic
 
 
@@ -25,6 +35,7 @@ class JobFacts:
     local_queue: Raw = field(default_factory=dict)
     worker_clusters: Mapping[str, Raw] = field(default_factory=dict)
     checks: frozenset[str] = frozenset()  # our AdmissionChecks
+    namespace_notice: str = ""  # why nothing is decided about the namespace's jobs, or empty
     # Plural of a kind -> a sentence why it was not readable.
     unread_reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,6 +69,18 @@ class JobFacts:
         """Our known AdmissionChecks, with the one that the Placement names."""
         placement_check = str((self.placement.get("spec") or {}).get("check") or "")
         return self.checks | ({placement_check} if placement_check else frozenset())
+
+
+def namespace_notice(events: Iterable[Raw]) -> str:
+    """The controller's sentence on an incomplete namespace, from the Events on the namespace; empty if complete.
+
+    The Event is written again every half hour, and a Normal one replaces it.
+    """
+    own = (event for event in events if text_field(mapping_field(event, "source"), "component") == names.EVENT_SOURCE)
+    newest = max(own, key=lambda event: text_field(event, "lastTimestamp"), default={})
+    if text_field(newest, "type") != "Warning":
+        return ""
+    return f"{as_sentence(text_field(newest, 'message'))} (As of {printable(text_field(newest, 'lastTimestamp'))}.)"
 
 
 def workload_of(job: Raw, workloads: Iterable[Raw]) -> Raw:

@@ -8,12 +8,13 @@ leads.
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from adapter.leader_election import RETRY_PERIOD_SECONDS
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.controller import wiring
 from adapter.shell.controller.enqueue import CLUSTER, QueueKey
 from adapter.shell.controller.lease import LeaderElector, LeadershipLost
@@ -64,6 +65,10 @@ class Engine:
         if self._parts is None:
             return "The controller has just started and still reads its clusters; ask again in a moment."
         return self._parts.preview
+
+    def worker_caches(self) -> Mapping[str, WorkerClusterCache]:
+        """The caches of the worker clusters by name; none until the manager cluster was read."""
+        return self._parts.fleet.caches() if self._parts else {}
 
     async def run(self) -> None:
         """Follow the clusters, and decide while leading; raises LeadershipLost in an exception group."""

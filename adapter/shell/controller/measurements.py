@@ -7,7 +7,7 @@ may be wrong. Durations need no stored state, so a restart loses no sample. A co
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
@@ -20,6 +20,7 @@ from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import Raw, condition, key_of, meta, parse_time
 from adapter.objects.worker_pod import has_template_slot, placement_key, slot_cluster, without_unplanned_slot
 from adapter.shell import metrics
+from adapter.shell.clusters.cluster_cache import ClusterCache
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.supervise import read_each
 
@@ -32,18 +33,27 @@ _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 class StateCollector(Collector):
     """Collects gauges, within the controller's loop."""
 
-    def __init__(self, manager: ManagerCache) -> None:
-        self._manager = manager
+    def __init__(self, manager: ManagerCache, read_caches: Callable[[], Mapping[str, ClusterCache]] = dict) -> None:
+        """`read_caches`: the caches of the worker clusters now, by name."""
+        self._manager, self._read_caches = manager, read_caches
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The metrics without values: the registry calls this before there is a loop."""
-        return [_pods_family(), _placements_family(), _reasons_family(), _token_expiry_family(), _tasks_family()]
+        return [
+            _pods_family(),
+            _placements_family(),
+            _reasons_family(),
+            _token_expiry_family(),
+            *_memory_families(),
+            _tasks_family(),
+        ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _add_counts(_pods_family(), self._read_labels(self._manager.pods, self._pod_labels))
         yield _add_counts(_placements_family(), self._read_labels(self._manager.placements, _state_label))
         yield _add_counts(_reasons_family(), self._read_labels(self._manager.worker_clusters, _reason_labels))
         yield self._token_expiries(_token_expiry_family())
+        yield from self._memory(*_memory_families())
         yield _add_counts(_tasks_family(), map(_coroutine_label, asyncio.all_tasks()))
 
     def _read_labels(self, objects: Iterable[Raw], read: Callable[[Raw], _LabelValues]) -> Iterator[_LabelValues]:
@@ -54,6 +64,16 @@ class StateCollector(Collector):
             if end:
                 family.add_metric([key_of(cluster)[1]], end.timestamp())
         return family
+
+    def _memory(
+        self, cached: GaugeMetricFamily, largest: GaugeMetricFamily, incomplete: GaugeMetricFamily
+    ) -> Iterator[GaugeMetricFamily]:
+        for cluster, cache in {"": self._manager, **self._read_caches()}.items():
+            shares = cache.namespace_shares
+            cached.add_metric([cluster], cache.budget.used_bytes)
+            largest.add_metric([cluster], shares.largest_weight())
+            incomplete.add_metric([cluster], len(shares.incomplete()))
+        yield from (cached, largest, incomplete)
 
     def _pod_labels(self, pod: Raw) -> _LabelValues:
         """Cluster and phase. Annotations are untrusted, so only a registered cluster counts."""
@@ -93,6 +113,16 @@ def _token_expiry_family() -> GaugeMetricFamily:
         "Unix time in seconds at which the token for a worker cluster expires; absent if its Secret does not name it."
     )
     return GaugeMetricFamily("rayspan_cluster_token_expiry_timestamp_seconds", text, labels=["cluster"])
+
+
+def _memory_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+    texts = {
+        "rayspan_cached_bytes": "Weight of the cached objects of a cluster, at most its memory limit.",
+        "rayspan_largest_namespace_bytes": "Weight of the cached objects of the cluster's largest namespace.",
+        "rayspan_incomplete_namespaces": "Namespaces whose objects are not kept, being too many or too large.",
+    }
+    cached, largest, incomplete = (GaugeMetricFamily(name, text, labels=["cluster"]) for name, text in texts.items())
+    return cached, largest, incomplete
 
 
 def _add_counts(family: GaugeMetricFamily, label_sets: Iterable[_LabelValues]) -> GaugeMetricFamily:

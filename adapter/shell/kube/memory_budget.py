@@ -55,16 +55,22 @@ class MemoryBudget:
 
     def check_total(self) -> None:
         """Make the largest namespaces incomplete until the others fit; raises BudgetExceeded."""
-        while (used_bytes := self._used_bytes()).total() > self.most_bytes:
+        while self.used_bytes > self.most_bytes:
             if self.namespaces.drop_largest():
                 continue
-            largest = ", ".join(f"{kind} {size / _MIB:.0f} MiB" for kind, size in used_bytes.most_common(3))
+            by_kind = self._bytes_by_kind().most_common(3)
+            largest = ", ".join(f"{kind} {size / _MIB:.0f} MiB" for kind, size in by_kind)
             raise BudgetExceeded(
                 f"it shows more objects than the {self.most_bytes / _MIB:.0f} MiB of memory that are kept of one "
                 f"cluster ({largest}); delete the ones that are not needed, or find out which client creates them"
             )
 
-    def _used_bytes(self) -> Counter[str]:
+    @property
+    def used_bytes(self) -> int:
+        """The weight over all kinds."""
+        return sum(quota.used_bytes for quota in self._quotas)
+
+    def _bytes_by_kind(self) -> Counter[str]:
         used_bytes = Counter[str]()
         for quota in self._quotas:
             used_bytes[quota.kind] += quota.used_bytes

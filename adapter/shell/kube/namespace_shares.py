@@ -90,6 +90,10 @@ class NamespaceShares:
     def weight(self, namespace: str) -> int:
         return sum(store.namespace_weight(namespace) for _, store in self._stores)
 
+    def largest_weight(self) -> int:
+        """The weight of the largest namespace."""
+        return max(map(self.weight, self._weighed_namespaces()), default=0)
+
     def check(self, namespace: str) -> None:
         """Make a namespace beyond its share incomplete."""
         most_bytes = self.most_bytes * (_RELOADED_PART if namespace in self._incomplete else 1)

@@ -71,6 +71,7 @@ class EndedGangs:
         self._transient = transient
         self._last_asked: dict[str, _Owner] = {}  # by namespace
         self._turns = NamespaceTurns(SHORTEST_PAUSE)
+        self._reported: set[str] = set()  # the namespaces that an Event calls incomplete
 
     async def reconcile_namespace(self, namespace: str) -> float | None:
         """Report an incomplete namespace, and delete shares of its ended gangs; the delay of the next turn, if any."""
@@ -78,6 +79,7 @@ class EndedGangs:
         if not reasons:
             self._last_asked.pop(namespace, None)
             self._turns.forget(namespace)
+            await self._report_complete(namespace)
             self._note_sent_pods(namespace)
             return None
         await self._report(namespace, reasons)
@@ -103,13 +105,23 @@ class EndedGangs:
         return [f"in {place}, it {reason.text}" for place, reason in reasons if reason]
 
     async def _report(self, namespace: str, reasons: list[str]) -> None:
-        about = Job("v1", "Namespace", namespace, namespace, namespace)
+        self._reported.add(namespace)
         sentence = (
             f"Namespace {namespace} is incomplete: {'; '.join(reasons)}. Until then its jobs are left as they are "
             "there: none is placed, and what runs goes on."
         )
+        await self._record_event(namespace, sentence, warning=True)
+
+    async def _report_complete(self, namespace: str) -> None:
+        """Replace the Event that calls the namespace incomplete."""
+        if namespace in self._reported:
+            self._reported.remove(namespace)
+            await self._record_event(namespace, f"Namespace {namespace} is complete again.", warning=False)
+
+    async def _record_event(self, namespace: str, sentence: str, *, warning: bool) -> None:
+        about, reason = Job("v1", "Namespace", namespace, namespace, namespace), names.EventReason.NAMESPACE_INCOMPLETE
         try:
-            await self._recorder.record_event(about, names.EventReason.NAMESPACE_INCOMPLETE, sentence, warning=True)
+            await self._recorder.record_event(about, reason, sentence, warning=warning)
         except (ApiError, Unreachable) as trouble:
             log.warning("event on namespace %s: %s", namespace, trouble)
 

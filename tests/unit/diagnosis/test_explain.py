@@ -8,7 +8,7 @@ import pytest
 
 from adapter import names
 from adapter.diagnosis import explain
-from adapter.diagnosis.job_facts import JobFacts, placement_of, pods_of, workload_of
+from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, workload_of
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import (
@@ -405,6 +405,24 @@ def test_a_missing_worker_of_a_running_job_is_a_note() -> None:
     seen = make_facts(admitted(checks=()), placement={})
     link = explain.diagnose(seen)
     assert link.outcome == "Runs" and "so its workers run in the manager cluster" in explain.notes(seen, link)[0]
+
+
+def test_an_incomplete_namespace_comes_first_among_the_notes() -> None:
+    """Its job waits for it, though Kueue and the check say nothing of that."""
+
+    def event(kind: str, at: str, component: str = names.EVENT_SOURCE) -> Raw:
+        message = f"Namespace demo is {at}"
+        return {"type": kind, "lastTimestamp": at, "message": message, "source": {"component": component}}
+
+    events = [event("Warning", "2026-01-01T00:00:00Z"), event("Warning", "2026-03-01T00:00:00Z", "somebody")]
+    notice = namespace_notice(events)
+    assert notice == "Namespace demo is 2026-01-01T00:00:00Z. (As of 2026-01-01T00:00:00Z.)"
+    assert namespace_notice([*events, event("Normal", "2026-02-01T00:00:00Z")]) == ""
+    assert namespace_notice([]) == namespace_notice([{"source": 5, "lastTimestamp": {}, "type": ["Warning"]}]) == ""
+    facts = make_facts(make_workload(), placement={}, namespace_notice=notice, unread_reasons={"pods": "No."})
+    assert explain.notes(facts, explain.diagnose(facts)) == [notice, "No."]
+    ended = make_facts(job=make_job(jobDeploymentStatus="Complete", jobStatus="SUCCEEDED"), namespace_notice=notice)
+    assert explain.notes(ended, explain.diagnose(ended)) == []
 
 
 def test_an_unreachable_running_worker_is_a_note() -> None:

@@ -434,3 +434,24 @@ def test_a_removed_cluster_has_no_metrics() -> None:
     metrics.unregister_cluster("gone")
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", {"cluster": "gone"}) is None
     metrics.unregister_cluster("gone")
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_shown_by_cluster_and_never_by_namespace() -> None:
+    sight = stores.Sight({"east": 2})
+    for cache, plural in ((sight.manager, "pods"), (sight.members["east"], "workloads")):
+        cache.budget.new_quota(plural).store = cache.workloads
+        cache.workloads.replace([make_workload()])
+    sight.manager.namespace_shares.drop_unreadable("mallory", "pods")
+    collected = StateCollector(sight.manager, sight.fleet.caches).collect()
+    found = {
+        family.name: {sample.labels["cluster"]: sample.value for sample in family.samples}
+        for family in collected
+        if {frozenset(sample.labels) for sample in family.samples} == {frozenset({"cluster"})}
+    }
+    assert found["rayspan_incomplete_namespaces"] == {"": 1, "east": 0}
+    weights = {"": sight.manager.workloads.weight, "east": sight.members["east"].workloads.weight}
+    assert found["rayspan_cached_bytes"] == found["rayspan_largest_namespace_bytes"] == weights
+    assert all(weights.values())

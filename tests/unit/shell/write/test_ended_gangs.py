@@ -6,6 +6,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
+from adapter.shell.kube.client import Client
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.shell.write import ended_gangs
 from adapter.shell.write.ended_gangs import EndedGangs
@@ -47,13 +48,15 @@ def with_conditions(conditions: Sequence[Mapping[str, str]]) -> Raw:
     return {**WORK, "status": {**WORK["status"], "conditions": conditions}}
 
 
+def make_ended_gangs(sight: Sight, client: Client) -> EndedGangs:
+    sight.manager.client = sight.members["east"].client = client
+    slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    return EndedGangs(sight.manager, sight.fleet, slots, sight.memory, sight.executor(client), EventRecorder(client))
+
+
 async def turn(server: Server, sight: Sight, turns: int = 1) -> list[float | None]:
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight.manager.client = sight.members["east"].client = client
-        slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
-        gangs = EndedGangs(
-            sight.manager, sight.fleet, slots, sight.memory, sight.executor(client), EventRecorder(client)
-        )
+        gangs = make_ended_gangs(sight, client)
         return [await gangs.reconcile_namespace(NAMESPACE) for _ in range(turns)]
 
 
@@ -148,6 +151,20 @@ async def test_the_event_says_what_to_do_and_a_complete_namespace_ends_the_turns
     assert await turn(server, sight) == [None]
 
 
+async def test_the_event_is_replaced_once_the_namespace_is_complete() -> None:
+    sight, server = incomplete(), Manager()
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        gangs = make_ended_gangs(sight, client)
+        await gangs.reconcile_namespace(NAMESPACE)
+        sight.manager.namespace_shares.begin_reload(NAMESPACE)
+        sight.manager.namespace_shares.end_reload(NAMESPACE)
+        assert [await gangs.reconcile_namespace(NAMESPACE) for _ in range(2)] == [None, None]
+    before, after = [asked.body for asked in server.asked if asked.path.endswith("/events")]
+    assert before["metadata"]["name"] == after["metadata"]["name"]
+    assert (before["type"], after["type"]) == ("Warning", "Normal")
+    assert after["message"] == "Namespace demo is complete again."
+
+
 async def test_all_namespaces_together_have_a_turn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is reported at once, and the questions to the API server wait."""
     monkeypatch.setattr(ended_gangs, "SHORTEST_PAUSE", 2.0)
@@ -155,11 +172,7 @@ async def test_all_namespaces_together_have_a_turn_at_a_time(monkeypatch: pytest
     for namespace in (second, third):
         sight.manager.namespace_shares.drop_unreadable(namespace, "pods")
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight.manager.client = sight.members["east"].client = client
-        slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
-        gangs = EndedGangs(
-            sight.manager, sight.fleet, slots, sight.memory, sight.executor(client), EventRecorder(client)
-        )
+        gangs = make_ended_gangs(sight, client)
         delays = [await gangs.reconcile_namespace(namespace) for namespace in (first, second, third, first)]
     assert delays[0] == ended_gangs.TURN_SECONDS
     assert [round(delay or 0) for delay in delays[1:]] == [2, 4, 6]
