@@ -29,7 +29,8 @@ def with_request_floor(spec: Raw, template_spec: Raw, added: Mapping[str, Raw]) 
         for kind in ("initContainers", "containers")
         if spec.get(kind)
     }
-    total = pod_requests(template_spec)
+    # Admission adds the overhead to requests at pod level (`pod_requests`), so the floor is without it.
+    total = pod_requests({**template_spec, "overhead": None})
     pod_floor = {name: format_quantity(total.get(name, 0), name) for name in _effective_requests(spec)}
     return _raise_requests({**spec, **raised}, pod_floor)
 

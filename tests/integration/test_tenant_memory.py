@@ -4,6 +4,8 @@ The controller under test gives each namespace a hundredth of its memory (hack/t
 annotations are enough. No test makes large objects in large numbers.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,9 @@ import yaml
 
 from adapter import names
 from adapter.objects.unstructured import uid_of
+from hack.lab.base.paths import REPO
+from hack.testbed.audit import Request
+from hack.testbed.auditlog import log_of
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.pace import CRAMPED
@@ -20,6 +25,8 @@ from hack.testbed.stage import Stage
 
 pytestmark = pytest.mark.alone
 
+_JSON = {"Accept": "application/json", "Content-Type": "application/json"}
+LARGE_COMMAND = 1_420_000  # characters
 FILLER, FILLER_PODS = "x" * 200_000, 7
 FINALIZER = f"{names.DOMAIN}/filler"
 INCOMPLETE = names.EventReason.NAMESPACE_INCOMPLETE
@@ -111,6 +118,60 @@ def test_a_full_namespace_leaves_other_tenants_alone(stage: Stage, tenant: Stage
         _delete_job(stage, "pi")
         wait(lambda: not stage.leftovers(), 90, "another tenant's job has ended", cramped.tail)
     wait(lambda: tenant.running(1), 120, "the full namespace is complete again", cramped.tail)
+
+
+def test_an_object_that_is_too_large_costs_nobody_a_list(
+    stage: Stage, tenant: Stage, cramped: Controller, audited: None
+) -> None:
+    """It changes many times. Its namespace is incomplete, as `why` says, and another tenant's job is placed."""
+    stage.build({"east": 4, "west": 4})
+    tenant.build({"east": 4, "west": 4})
+    stage.ray_cluster("before", workers=1)
+    wait(lambda: stage.running(1), 90, "a job runs", cramped.tail)
+    log = log_of(stage.manager)
+    with _large_head(tenant):
+        _wait_until_incomplete(tenant, "the manager cluster", cramped)
+        assert "too large to be read" in tenant.events(tenant.name)[INCOMPLETE]
+        for number in range(10):
+            tenant.manager.kubectl("-n", tenant.name, "label", "pod", "large", f"number={number}", "--overwrite")
+        tenant.ray_cluster("late", workers=1)
+        stage.ray_cluster("pi", workers=2)
+        wait(lambda: stage.running(3), 90, "another tenant's job runs", cramped.tail)
+        assert not tenant.placement("late")
+        assert "is incomplete: in the manager cluster" in _why(tenant, "late")
+        assert not [request for request in log.take() if _lists_all_pods(request)]
+    wait(lambda: tenant.running(1), 120, "the namespace is complete again", cramped.tail)
+    wait(lambda: "is complete again" in tenant.events(tenant.name)[INCOMPLETE], 30, "its event", cramped.tail)
+    assert "is incomplete" not in _why(tenant, "late")
+
+
+@contextmanager
+def _large_head(tenant: Stage) -> Iterator[None]:
+    """A pod of 1.4 MB, of which an API server writes 8.5: an escaped character has six bytes."""
+    container = {"name": "c", "image": "none", "command": ["<" * LARGE_COMMAND]}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "large", "namespace": tenant.name, "labels": {names.RAY_NODE_TYPE_LABEL: names.HEAD}},
+        "spec": {"containers": [container], "nodeSelector": {"no": "such"}},
+    }
+    reader = tenant.manager.reader
+    reader.ask("POST", reader.path("pods", None, tenant.name), {}, _JSON, body)
+    try:
+        yield
+    finally:
+        tenant.manager.kubectl("-n", tenant.name, "delete", "pod", "large", "--grace-period=0", "--force")
+
+
+def _lists_all_pods(request: Request) -> bool:
+    kind = request.kind
+    return (kind.verb, kind.what, request.namespace) == ("list", "pods", "") and kind.client.startswith("rayspan")
+
+
+def _why(stage: Stage, job: str) -> str:
+    config = str(stage.manager.kubeconfig)
+    command = [sys.executable, "-m", "adapter", "why", job, "-n", stage.name, "--kubeconfig", config]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO).stdout
 
 
 def test_ended_jobs_of_a_full_namespace_give_their_quota_back(stage: Stage, tenant: Stage, cramped: Controller) -> None:
