@@ -16,7 +16,9 @@ from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
+from adapter.objects import kuberay_events
 from adapter.objects.admissioncheck import our_checks, read_check
+from adapter.objects.kuberay_events import RejectionEvent
 from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -134,7 +136,28 @@ async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw
     checks = our_checks(map(read_check, await reader.list_objects(ADMISSION_CHECKS)))
     notice = namespace_notice(await reader.list_objects(EVENTS, namespace, fieldSelector=_NAMESPACE_EVENTS))
     return JobFacts(
-        kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, notice, reader.unread_reasons
+        kind=kind,
+        job=job,
+        workload=workload,
+        placement=placement,
+        ray_cluster=ray_cluster,
+        pods=pods,
+        local_queue=queue,
+        worker_clusters=clusters,
+        checks=checks,
+        kuberay_rejection=await _read_rejection(reader, namespace, ray_cluster) if not pods else None,
+        namespace_notice=notice,
+        unread_reasons=reader.unread_reasons,
+    )
+
+
+async def _read_rejection(reader: ManagerReader, namespace: str, ray_cluster: Raw) -> RejectionEvent | None:
+    """KubeRay's rejection of a RayCluster that may have no pods because of it."""
+    if not ray_cluster:
+        return None
+    selector = f"{kuberay_events.SELECTOR},involvedObject.name={key_of(ray_cluster)[1]}"
+    return kuberay_events.certain_rejection(
+        ray_cluster, await reader.list_objects(EVENTS, namespace, fieldSelector=selector)
     )
 
 

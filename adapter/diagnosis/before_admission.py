@@ -47,6 +47,20 @@ def diagnose_job(facts: JobFacts) -> Diagnosis | None:
     return None
 
 
+def diagnose_rejection(facts: JobFacts) -> Diagnosis | None:
+    """The diagnosis if KubeRay rejects the job's RayCluster, in KubeRay's words."""
+    if facts.kuberay_rejection is None:
+        return None
+    where = f"RayCluster {'/'.join(key_of(facts.ray_cluster))}"
+    message = f"KubeRay rejects it ({facts.kuberay_rejection.reason}): {as_sentence(facts.kuberay_rejection.message)}"
+    advice = (
+        "Edit the RayCluster: it is placed as soon as KubeRay accepts it."
+        if facts.kind == "RayCluster"
+        else "Submit the job again without the field that the message names."
+    )
+    return Diagnosis("Job", "Refused", names.EventReason.REJECTED_BY_KUBERAY, where, message, advice)
+
+
 def diagnose_queue_label(facts: JobFacts) -> Diagnosis | None:
     """The diagnosis of a job without a queue label, which only KubeRay reconciles."""
     if facts.queue:

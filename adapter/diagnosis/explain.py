@@ -23,6 +23,8 @@ def diagnose(facts: JobFacts) -> Diagnosis:
     states = pod_states(facts)
     if ended := before_admission.diagnose_job(facts):
         return ended
+    if rejected := before_admission.diagnose_rejection(facts):
+        return rejected
     obstacle = before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts)
     if obstacle and not (obstacle.reason in _HARMLESS and _all_joined(facts, states)):
         return obstacle

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from adapter import names
 from adapter.diagnosis.blocker import as_sentence
+from adapter.objects.kuberay_events import RejectionEvent
 from adapter.objects.rayjob import JobObject, JobStatus, read_job, read_status
 from adapter.objects.unstructured import (
     Raw,
@@ -35,6 +36,7 @@ class JobFacts:
     local_queue: Raw = field(default_factory=dict)
     worker_clusters: Mapping[str, Raw] = field(default_factory=dict)
     checks: frozenset[str] = frozenset()  # our AdmissionChecks
+    kuberay_rejection: RejectionEvent | None = None  # of its RayCluster, while that has no pods
     namespace_notice: str = ""  # why nothing is decided about the namespace's jobs, or empty
     # Plural of a kind -> a sentence why it was not readable.
     unread_reasons: Mapping[str, str] = field(default_factory=dict)

@@ -46,6 +46,19 @@ def newest_rejection(events: Iterable[Raw]) -> RejectionEvent | None:
     )
 
 
+def certain_rejection(ray_cluster: Raw, events: Iterable[Raw]) -> RejectionEvent | None:
+    """The rejection of a RayCluster as it is now; None if its status and events leave a doubt.
+
+    KubeRay writes no status of a RayCluster that it rejects, so one without a status was never accepted.
+    """
+    uid, revision = text_field(meta(ray_cluster), "uid"), read_revision(ray_cluster)
+    event = newest_rejection(event for event in events if uid and involved_uid(event) == uid)
+    if event is None:
+        return None
+    is_current = event.object_version == revision.version or not revision.accepted_generation
+    return event if is_current else None
+
+
 def read_revision(ray_cluster: Raw) -> RayClusterRevision:
     metadata, status = meta(ray_cluster), mapping_field(ray_cluster, "status")
     return RayClusterRevision(

@@ -5,6 +5,8 @@ A new KubeRay that drops a rule, or words it otherwise, turns the first test red
 
 import functools
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ import yaml
 from adapter import names
 from adapter.objects.kuberay_events import is_rejection
 from adapter.objects.kuberay_rules import kuberay_faults
+from hack.lab.base.paths import REPO
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
@@ -72,6 +75,9 @@ def test_a_rejection_that_no_table_has_holds_nothing_until_the_job_is_edited(sta
     wait(lambda: stage.check("pi").get("message") == text, 30, "the check says the same", running.tail)
     wait(lambda: _holds_nothing(stage), 30, "no share is held", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING
+    explanation = _why(stage, "pi")
+    assert (explanation["outcome"], explanation["link"]["reason"]) == ("Refused", names.EventReason.REJECTED_BY_KUBERAY)
+    assert "idleTimeoutSeconds is set" in explanation["link"]["sentence"]
 
     # KubeRay repeats the same event, so its count rises, and the job holds nothing either.
     count = _rejections(stage, "pi")
@@ -125,6 +131,12 @@ def test_a_rejection_outlives_the_controller(stage: Stage, running: Controller) 
 
 def _holds_nothing(stage: Stage) -> bool:
     return stage.reserving() == 0 and stage.leftovers() == []
+
+
+def _why(stage: Stage, job: str) -> Any:
+    config = str(stage.manager.kubeconfig)
+    command = [sys.executable, "-m", "adapter", "why", job, "-n", stage.name, "-o", "json", "--kubeconfig", config]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO).stdout)
 
 
 def _rejections(stage: Stage, name: str) -> int:

@@ -57,6 +57,8 @@ def answers(facts: JobFacts, refused: Mapping[str, Answer] | None = None) -> lis
         *started,
         ("workerclusters", page(*facts.worker_clusters.values())),
         ("admissionchecks", page(*checks)),
+        ("events", page()),
+        *([("events", page())] if facts.ray_cluster and not facts.pods else []),
     ]
     return [(refused or {}).get(kind, answer) for kind, answer in found]
 
@@ -151,6 +153,7 @@ async def test_each_kind_is_read_once_for_the_job_alone(
         (f"/api/v1{IN}/pods", "ray.io/cluster=train-abc"),
         (f"{OURS}/workerclusters", None),
         (f"{KUEUE}/admissionchecks", None),
+        (f"/api/v1{IN}/events", None),
     ]
     assert {one.method for one in server.asked} == {"GET"}
     assert {one.headers["Authorization"] for one in server.asked} == {f"Bearer {apiserver.TOKEN}"}

@@ -9,6 +9,7 @@ import pytest
 from adapter import names
 from adapter.diagnosis import explain
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, workload_of
+from adapter.objects.kuberay_events import certain_rejection
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import (
@@ -405,6 +406,42 @@ def test_a_missing_worker_of_a_running_job_is_a_note() -> None:
     seen = make_facts(admitted(checks=()), placement={})
     link = explain.diagnose(seen)
     assert link.outcome == "Runs" and "so its workers run in the manager cluster" in explain.notes(seen, link)[0]
+
+
+@pytest.mark.parametrize(
+    ("object_version", "observed_generation", "is_certain"),
+    [
+        pytest.param("7", 1, True, id="the event is about this version"),
+        pytest.param("5", None, True, id="KubeRay never accepted it"),
+        pytest.param("5", 1, False, id="an edit came after the event"),
+        pytest.param("5", 2, False, id="KubeRay has accepted the edit"),
+    ],
+)
+def test_a_job_that_kuberay_rejects_is_told_in_its_words(
+    object_version: str, observed_generation: int | None, is_certain: bool
+) -> None:
+    status = {} if observed_generation is None else {"observedGeneration": observed_generation}
+    metadata = {"namespace": "demo", "name": "train", "uid": "u", "resourceVersion": "7", "generation": 2}
+    cluster: Raw = {"metadata": metadata, "spec": {"suspend": True}, "status": status}
+    event: Raw = {
+        "metadata": {"resourceVersion": "6"},
+        "involvedObject": {"uid": "u", "resourceVersion": object_version},
+        "reason": "InvalidRayClusterSpec",
+        "message": "idleTimeoutSeconds is set\x1b[2J",
+    }
+    another: Raw = {**event, "involvedObject": {"uid": "v", "resourceVersion": "7"}}
+    assert certain_rejection(cluster, [another]) is certain_rejection(cluster, [{"involvedObject": 5}]) is None
+    rejection = certain_rejection(cluster, [event, another])
+    assert (rejection is not None) == is_certain
+    facts = make_facts(
+        make_workload(), job=cluster, placement={}, pods=[], ray_cluster=cluster, kuberay_rejection=rejection
+    )
+    link = explain.diagnose(replace(facts, kind="RayCluster"))
+    assert (link.outcome == "Refused") == is_certain
+    if is_certain:
+        assert (link.stage, link.reason, link.object) == ("Job", "RejectedByKubeRay", "RayCluster demo/train")
+        assert link.message.startswith("KubeRay rejects it (InvalidRayClusterSpec): idleTimeoutSeconds is set")
+        assert link.message.isprintable() and link.advice.startswith("Edit the RayCluster")
 
 
 def test_an_incomplete_namespace_comes_first_among_the_notes() -> None:

@@ -439,7 +439,7 @@ def test_a_removed_cluster_has_no_metrics() -> None:
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_shown_by_cluster_and_never_by_namespace() -> None:
+async def test_memory_is_shown_by_cluster_and_never_by_namespace() -> None:
     sight = stores.Sight({"east": 2})
     for cache, plural in ((sight.manager, "pods"), (sight.members["east"], "workloads")):
         cache.budget.new_quota(plural).store = cache.workloads
