@@ -101,6 +101,8 @@ class FollowConfig:
     begun: asyncio.Event = field(default_factory=already_begun)  # the kind is followed once this is set
     # Bounds the log: the cluster decides how many malformed objects it sends.
     log_limit: TokenBucket = field(default_factory=lambda: TokenBucket(10, 60.0))
+    # Bounds the namespaces that events make incomplete: the cluster decides which names it sends.
+    skip_limit: TokenBucket = field(default_factory=lambda: TokenBucket(20, 5.0))
 
     def __post_init__(self) -> None:
         self.memory_quota.store = self.store
@@ -303,12 +305,13 @@ def _skip_event(config: FollowConfig, position: _WatchPosition, line: OversizedL
 
     The position stays before the event: a bookmark or the next event moves it on.
     """
-    namespace = _namespace_of_event(line) if config.store.metered else ""
-    if namespace:
+    namespace, now = _namespace_of_event(line) if config.store.metered else "", time.monotonic()
+    is_known = bool(namespace) and not config.namespaces.is_complete(namespace)
+    if is_known or (namespace and config.skip_limit.try_take(now)):
         config.namespaces.drop_unreadable(namespace, config.resource.plural)
     elif not position.must_list:
         position.must_list = True
-        if config.log_limit.try_take(time.monotonic()):
+        if config.log_limit.try_take(now):
             sentence = "%s: an event of its %s is too large to be read; listing them again within %.0f s"
             log.warning(sentence, _cluster_title(config), config.resource.plural, RELIST_SECONDS)
 

@@ -177,7 +177,7 @@ async def test_a_ray_cluster_is_found_by_its_name_too(
     for words in (["train"], ["raycluster/train"]):
         missing = [refuses(404, "NotFound")] if words == ["train"] else []
         job = make_ray_job(make_group(0), kind="RayCluster", queue=None)
-        server.lists = [*missing, says(job), lists(1), lists(1), lists(1), lists(1), lists(1)]
+        server.lists = [*missing, says(job), *[lists(1)] * 7]
         assert await run(monkeypatch, "where", *words, "-n", NAMESPACE, "-o", "json", "--kubeconfig", config) == 0
         assert json.loads(capsys.readouterr().out)["kind"] == "RayCluster"
 
@@ -189,7 +189,7 @@ def of_service(*releases: str) -> tuple[Raw, list[Answer]]:
         one["metadata"] |= {"name": f"chat-{release}", "uid": f"uid-of-{release}"}
     status = {f"{one}ServiceStatus": {"rayClusterName": f"chat-{one}"} for one in releases}
     service = {"metadata": {"name": "chat", "namespace": NAMESPACE, "uid": "u"}, "status": status}
-    each = [lists(1), lists(1), lists(1), lists(1), lists(1)]  # workloads, placements, pods, worker clusters, checks
+    each = [lists(1)] * 7  # workloads, placements, pods, worker clusters, checks, and the events of two objects
     return service, [says(service), *(says(one) for one in made.values()), *(each * len(made))]
 
 

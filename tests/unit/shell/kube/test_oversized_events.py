@@ -106,6 +106,15 @@ async def test_an_event_that_is_too_large_makes_its_namespace_incomplete_and_the
 
 
 @hurried
+async def test_a_cluster_that_invents_namespaces_makes_few_of_them_incomplete() -> None:
+    large = [event("MODIFIED", pod(f"invented-{number}", "a", 8 + number, LARGE)) for number in range(60)]
+    async with following([LISTED], *large, LAST) as bench:
+        await bench.applied()
+        assert 20 <= len(bench.budget.namespaces.incomplete()) < 30
+        await bench.server.until(lambda: bench.lists() == 2)
+
+
+@hurried
 async def test_an_annotation_that_is_called_namespace_is_none() -> None:
     async with following([LISTED], event("MODIFIED", custom("mallory", "a", 8, "", LARGE)), LAST) as bench:
         await bench.applied()
