@@ -437,7 +437,7 @@ def test_a_job_that_kuberay_rejects_is_told_in_its_words(
         make_workload(), job=cluster, placement={}, pods=[], ray_cluster=cluster, kuberay_rejection=rejection
     )
     link = explain.diagnose(replace(facts, kind="RayCluster"))
-    assert (link.outcome == "Refused") == is_certain
+    assert (link.reason == names.EventReason.REJECTED_BY_KUBERAY) == is_certain
     if is_certain:
         assert (link.stage, link.reason, link.object) == ("Job", "RejectedByKubeRay", "RayCluster demo/train")
         assert link.message.startswith("KubeRay rejects it (InvalidRayClusterSpec): idleTimeoutSeconds is set")
