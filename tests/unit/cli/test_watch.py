@@ -147,7 +147,7 @@ async def test_a_ray_cluster_and_a_service_are_watched_until_they_are_deleted(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
-    nothing = [says({"items": []})] * 5
+    nothing = [says({"items": []})] * 7
     server.lists = [GONE, cluster, *nothing, cluster, *nothing, GONE]
     assert await watched(monkeypatch, config) == 0
     assert capsys.readouterr().err == "raycluster/train was deleted.\n"
@@ -195,7 +195,7 @@ async def test_a_job_that_may_not_be_read_does_not_count_as_deleted(
 ) -> None:
     """A script would take exit code 0 for the end of the job."""
     cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
-    server.lists = [cluster, *[says({"items": []})] * 5, refuses(403)]
+    server.lists = [cluster, *[says({"items": []})] * 7, refuses(403)]
     assert await watched(monkeypatch, config, job="raycluster/train") == 1
     refusal = (
         "Namespace demo has no RayCluster train that you may see. You may not read rayclusters here: its RayCluster is "
