@@ -1,6 +1,7 @@
 """What stock KubeRay and Kueue make of a RayService in a queue, without Ray: who owns its RayClusters, and who
 writes to them."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,15 +72,63 @@ def test_an_upgrade_step_by_step_is_refused_at_once(dispatched: Clusters, stage:
         _apply(stage, "first", workers=1, upgradeStrategy={"type": names.INCREMENTAL_UPGRADE})
 
 
-def _apply(stage: Stage, env: str, *, workers: int, more: str = "", elastic: bool = False, **spec: Any) -> None:
+def test_autoscaling_without_kueues_annotation_is_refused_at_once(dispatched: Clusters, stage: Stage) -> None:
+    """Otherwise KubeRay would try in vain to create its RayClusters, which Kueue rejects."""
+    stage.build({"east": 1})
+    without = re.escape(
+        f"RayService {NAME}: spec.rayClusterConfig.enableInTreeAutoscaling is true, and metadata.annotations lacks "
+        f'{names.ELASTIC_ANNOTATION}: "true"'
+    )
+    with pytest.raises(LabError, match=without):
+        _apply(stage, "first", workers=1, autoscaled=True)
+    _apply(stage, "first", workers=1)
+    with pytest.raises(LabError, match=without):
+        _apply(stage, "second", workers=1, autoscaled=True)
+    _apply(stage, "second", workers=1)  # another edit passes
+
+
+def test_a_service_that_learns_to_grow_before_it_serves_is_warned_of_its_raycluster(
+    dispatched: Clusters, stage: Stage, running: Controller
+) -> None:
+    """Kueue rejects KubeRay's update of the RayCluster that waits, as the annotation of a job cannot change."""
+    stage.build({"east": 1})
+    _apply(stage, "first", workers=2)
+    wait(lambda: _clusters(stage), 60, "its RayCluster exists", running.tail)
+    waiting = _cluster(stage)["metadata"]["name"]
+    wait(lambda: _pending(stage) == waiting, 60, "KubeRay says so", running.tail)
+    with pytest.raises(LabError, match=f"elastic-job changes, but RayCluster {waiting} does not serve yet"):
+        _apply(stage, "second", "--warnings-as-errors", workers=2, elastic=True)
+    stage.manager.delete("rayclusters", waiting, stage.name, wait=False)
+    wait(lambda: [_env(one) for one in _clusters(stage)] == ["second"], 60, "the next one has the edit", running.tail)
+    assert _cluster(stage)["metadata"]["annotations"][names.ELASTIC_ANNOTATION] == "true"
+
+
+def _apply(
+    stage: Stage,
+    env: str,
+    *options: str,
+    workers: int,
+    more: str = "",
+    elastic: bool = False,
+    autoscaled: bool = False,
+    **spec: Any,
+) -> None:
+    """`kubectl apply` the service; an `elastic` one has Kueue's annotation and is `autoscaled`."""
     groups = {"workers": workers, **({more: 1} if more else {})}
     made = ray_cluster(NAME, stage.name, groups)
     if elastic:
         made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+    if elastic or autoscaled:
         made["spec"] |= AUTOSCALED
     for group in made["spec"]["workerGroupSpecs"]:
         group["template"]["spec"]["containers"][0]["env"] = [{"name": "RELEASE", "value": env}]
-    stage.manager.apply(yaml.safe_dump(rayservice.of(made, **spec)))
+    stage.manager.kubectl("apply", *options, "-f", "-", input=yaml.safe_dump(rayservice.of(made, **spec)))
+
+
+def _pending(stage: Stage) -> str:
+    """The RayCluster that KubeRay prepares, by the status of the service."""
+    status = stage.manager.get("rayservices", NAME, stage.name).get("status") or {}
+    return str((status.get("pendingServiceStatus") or {}).get("rayClusterName", ""))
 
 
 def _clusters(stage: Stage) -> list[Raw]:

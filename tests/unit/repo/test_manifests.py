@@ -371,11 +371,18 @@ def test_a_waiting_raycluster_may_be_edited_and_a_running_one_may_not() -> None:
     assert variables["notes"].startswith("variables.waits ||")  # a waiting RayCluster has a record of its original spec
 
 
-def test_the_guard_of_services_denies_the_codes_forbidden_upgrade() -> None:
+def test_the_guard_of_services_denies_the_codes_forbidden_upgrade_and_a_missing_annotation() -> None:
+    """A real API server evaluates the expressions: tests/integration/test_serving.py."""
     spec = _find(_SERVICE_GUARD, "ValidatingAdmissionPolicy", names.SERVICE_POLICY)["spec"]
-    (validation,) = spec["validations"]
-    assert f"'{names.INCREMENTAL_UPGRADE}'" in validation["expression"]
-    assert names.INCREMENTAL_UPGRADE in validation["messageExpression"]
+    upgrade, annotation = spec["validations"]
+    assert f"'{names.INCREMENTAL_UPGRADE}'" in upgrade["expression"]
+    assert names.INCREMENTAL_UPGRADE in upgrade["messageExpression"]
+    (variable,) = spec["variables"]
+    for expression in (variable["expression"], annotation["expression"]):
+        assert f"[?'{names.ELASTIC_ANNOTATION}'].orValue('') != 'true'" in expression
+    assert f'{names.ELASTIC_ANNOTATION}: "true"' in annotation["messageExpression"]
+    edits = _find(_SERVICE_GUARD, "ValidatingAdmissionPolicy", "rayspan-rayservice-edits")["spec"]["validations"]
+    assert edits[-1]["expression"].count(f"[?'{names.ELASTIC_ANNOTATION}']") == 2
     actions = {
         document["metadata"]["name"]: document["spec"]["validationActions"]
         for document in _objects(REPO / _SERVICE_GUARD)
