@@ -8,7 +8,7 @@ counts them and nothing computes on them. The second image is the first one unde
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,10 +17,10 @@ import yaml
 from adapter import names
 from hack.lab.cluster.node import GPU
 from hack.testbed import quotas
-from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE
 from hack.testbed.reader import Raw
-from hack.testbed.workerclusters import found_by
+from hack.testbed.workerclusters import found_by, mapped
 from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 
 # Their remote pods: the golden pods of tests/unit/rewrite. What a cluster adds: tests/integration/test_pods.py.
@@ -36,10 +36,11 @@ def furnished(fleet: Clusters) -> Iterator[Clusters]:
     """Worker clusters with an address kind, capacity for one worker of each group, and mapped image names."""
     with ExitStack() as stack:
         stack.enter_context(quotas.given(fleet.manager, {GPU: "2"}))
-        for name, worker in fleet.workers.items():
+        for worker in fleet.workers.values():
             # 500m: one of each group, and not two of `plain`.
             stack.enter_context(quotas.given(worker, {"cpu": "500m", GPU: "1"}))
-            stack.enter_context(_image_registries(fleet.manager, name))
+        registries = {"imageRegistries": {OTHER_IMAGES: "docker.io/rayproject"}}
+        stack.enter_context(mapped(fleet, dict.fromkeys(fleet.workers, registries)))
         stack.enter_context(
             found_by(fleet, {name: {"address": address_kind} for name, address_kind in ADDRESSES.items()})
         )
@@ -114,23 +115,6 @@ def _run_program(fleet: Clusters, head: Raw) -> dict[str, Any]:
     lines = fleet.manager.kubectl(*words).splitlines()  # Ray prints lines of its own between and after
     report: dict[str, Any] = json.loads([line for line in lines if line.startswith("{")][-1])
     return report
-
-
-@contextmanager
-def _image_registries(manager: Cluster, name: str) -> Iterator[None]:
-    """Map the nonexistent registry to that of the sample's images in one worker cluster."""
-    before = manager.get("workerclusters", name)["spec"].get("pods", {})
-    try:
-        mapped = {**before, "imageRegistries": {OTHER_IMAGES: "docker.io/rayproject"}}
-        _replace(manager, "workercluster", name, "/spec/pods", mapped)
-        yield
-    finally:
-        _replace(manager, "workercluster", name, "/spec/pods", before)
-
-
-def _replace(cluster: Cluster, kind: str, name: str, path: str, value: object) -> None:
-    patch = json.dumps([{"op": "add", "path": path, "value": value}])  # adding replaces what is there
-    cluster.kubectl("patch", kind, name, "--type=json", "-p", patch)
 
 
 def _cluster_and_group(pod: Raw) -> tuple[str, str]:

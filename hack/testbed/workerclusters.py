@@ -1,4 +1,4 @@
-"""Changes WorkerClusters for a while: which of them exist, and how their workers find the head (`spec.head`).
+"""Changes WorkerClusters for a while: which exist, how workers find the head (`spec.head`), what `spec.pods` names.
 
 Worker clusters beyond the demo's two are added and removed. Their Secrets exist already, since the installation hands
 over the kubeconfig of every worker cluster of the lab. A zone in the worker cluster's CoreDNS that asks the manager's
@@ -61,10 +61,21 @@ def meant(cluster: Cluster) -> Raw:
 def found_by(fleet: Clusters, ways: Mapping[str, Raw]) -> Iterator[None]:
     """Give worker clusters these `spec.head`; by the pod's IP again in the end."""
     try:
-        _set(fleet, ways)
+        _write(fleet, "/spec/head", ways)
         yield
     finally:
-        _set(fleet, {name: {"address": "PodIP"} for name in ways})
+        _write(fleet, "/spec/head", {name: {"address": "PodIP"} for name in ways})
+
+
+@contextmanager
+def mapped(fleet: Clusters, pods: Mapping[str, Raw]) -> Iterator[None]:
+    """Add fields to `spec.pods` of worker clusters; without them again in the end."""
+    before = {name: fleet.manager.get("workerclusters", name)["spec"].get("pods", {}) for name in pods}
+    try:
+        _write(fleet, "/spec/pods", {name: {**before[name], **more} for name, more in pods.items()})
+        yield
+    finally:
+        _write(fleet, "/spec/pods", before)
 
 
 @contextmanager
@@ -81,11 +92,12 @@ def resolving(fleet: Clusters, name: str) -> Iterator[None]:
         _serve(worker, before)
 
 
-def _set(fleet: Clusters, ways: Mapping[str, Raw]) -> None:
-    for name, head in ways.items():
-        patch = json.dumps([{"op": "replace", "path": "/spec/head", "value": head}])
+def _write(fleet: Clusters, path: str, values: Mapping[str, Raw]) -> None:
+    """Set a field of each of these WorkerClusters, and wait until the controller knows it."""
+    for name, value in values.items():
+        patch = json.dumps([{"op": "add", "path": path, "value": value}])  # adding replaces the present value
         fleet.manager.kubectl("patch", "workercluster", name, "--type=json", "-p", patch)
-    wait(lambda: all(_known(fleet, name) for name in ways), 30, "the controller knows it")
+    wait(lambda: all(_known(fleet, name) for name in values), 30, "the controller knows it")
 
 
 def _known(fleet: Clusters, name: str) -> bool:
