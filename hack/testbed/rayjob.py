@@ -39,16 +39,19 @@ class Job:
         self.fleet, self.name, self.workers, self._apart, self._sample = fleet, name, workers, apart, sample
         self.manager = fleet.manager
 
-    def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None, words: str = "") -> None:
+    def submit(
+        self, program: str = "", change: Callable[[Raw], None] = lambda _: None, words: str = "", **more: Any
+    ) -> None:
         """`kubectl apply` the sample, with this job's name and number of workers.
 
-        `program` runs instead of the sample's, `words` end its command line, and `change` may edit its RayCluster's
-        spec.
+        `program` runs instead of the sample's, `words` end its command line, `change` may edit its RayCluster's spec,
+        and `more` is what else the RayJob's spec says.
         """
         objects = list(yaml.safe_load_all(self._sample.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
         spec = rayjob["spec"]
+        spec |= more
         entrypoint = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
         spec["entrypoint"] = f"{entrypoint} {words}".rstrip()
         group = spec["rayClusterSpec"]["workerGroupSpecs"][0]

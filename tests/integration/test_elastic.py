@@ -1,14 +1,17 @@
 """A RayCluster that changes its size while it runs scales up in any cluster with capacity, and gives back what it
 leaves."""
 
+import json
+
 import pytest
 
 from adapter import names
+from hack.lab.base.progress import LabError
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
-from hack.testbed.stage import Stage, pods_by_cluster
+from hack.testbed.stage import AUTOSCALED, Stage, pods_by_cluster
 
 QUICKLY = 15  # seconds in which room is used: half of the resync's
 
@@ -236,3 +239,16 @@ def _held_by_kueue(pod: Raw) -> bool:
 def _active(stage: Stage, workload: str, value: str) -> None:
     patch = f'{{"spec": {{"active": {value}}}}}'
     stage.manager.kubectl("-n", stage.name, "patch", "workload", workload, "--type=merge", "-p", patch)
+
+
+def test_autoscaling_that_a_running_job_gets_without_the_annotation_is_rejected(
+    stage: Stage, running: Controller
+) -> None:
+    """By Kueue's webhook, at once. A RayService has a guard of ours for it: test_serving.py."""
+    stage.build({"east": 1})
+    stage.ray_cluster("pi", workers=1)
+    wait(lambda: stage.running(1), 90, "its worker runs", running.tail)
+    patch = json.dumps({"spec": AUTOSCALED})
+    with pytest.raises(LabError, match="can use autoscaling only as an elastic job"):
+        stage.manager.kubectl("-n", stage.name, "patch", "raycluster", "pi", "--type=merge", "-p", patch)
+    assert stage.running(1)
