@@ -1,0 +1,97 @@
+"""Tests each strategy and gang of a DispatchPolicy once with real Ray: a small RayCluster for each.
+
+In each case the policy of the demo, FillInOrder and AllOrNothing, would place the workers elsewhere. On fake nodes:
+tests/integration/test_gang.py and test_gangs.py.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from hack.testbed import quotas
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.raycluster import RayCluster
+from hack.testbed.rayjob import JOB_SECONDS
+from hack.testbed.stage import pods_by_cluster
+
+pytestmark = pytest.mark.long
+
+POLICY = "everywhere"
+_ONE, _TWO = {"cpu": "200m"}, {"cpu": "400m"}  # quota for workers of the sample
+
+
+class Case(NamedTuple):
+    policy: Mapping[str, Any]
+    east: Mapping[str, str]
+    workers: int
+    placed: Mapping[str, int]
+
+
+CASES = {
+    "spread": Case({"strategy": "Spread"}, _TWO, 2, {"east": 1, "west": 1}),
+    "available-capacity": Case({"strategy": "AvailableCapacity"}, _ONE, 1, {"west": 1}),
+    "same-cluster": Case({"gang": "SameCluster"}, _ONE, 2, {"west": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_workers_join_from_where_the_policy_places_them(fleet: Clusters, name: str) -> None:
+    case = CASES[name]
+    with ExitStack() as stack:
+        stack.enter_context(quotas.given(fleet.workers["east"], case.east))
+        stack.enter_context(_policy(fleet.manager, case.policy))
+        cluster = stack.enter_context(_created(fleet, name, case.workers))
+        cluster.wait_until_joined()
+        assert pods_by_cluster(cluster.pods("worker")) == case.placed
+
+
+def test_a_best_effort_gang_starts_with_what_fits_and_the_rest_joins_later(fleet: Clusters) -> None:
+    west = fleet.workers["west"]
+    with ExitStack() as stack:
+        stack.enter_context(_policy(fleet.manager, {"gang": "BestEffort", "minWorkers": 2}))
+        stack.enter_context(quotas.given(fleet.workers["east"], _ONE))
+        with quotas.given(west, _ONE):
+            cluster = stack.enter_context(_created(fleet, "best-effort", 3))
+            wait(lambda: len(cluster.ready("worker")) == 2, JOB_SECONDS, "two workers run", cluster.dump)
+            first = cluster.ready("worker")
+            assert pods_by_cluster(first) == {"east": 1, "west": 1}
+            assert len(cluster.pods("worker")) == 3, "the third waits"
+        cluster.wait_until_joined()
+        assert pods_by_cluster(cluster.pods("worker")) == {"east": 1, "west": 2}
+        assert {pod["metadata"]["uid"] for pod in first} < {pod["metadata"]["uid"] for pod in cluster.pods("worker")}
+
+
+@contextmanager
+def _created(fleet: Clusters, name: str, workers: int) -> Iterator[RayCluster]:
+    cluster = RayCluster(fleet, name, workers=workers)
+    try:
+        cluster.create()
+        yield cluster
+    finally:
+        cluster.delete()
+
+
+@contextmanager
+def _policy(manager: Cluster, spec: Mapping[str, Any]) -> Iterator[None]:
+    """Set fields of the demo's policy that it leaves to their defaults."""
+    before = manager.get("dispatchpolicies", POLICY)["spec"]
+    try:
+        _write(manager, spec)
+        yield
+    finally:
+        _write(manager, {field: before.get(field) for field in spec})
+
+
+def _write(manager: Cluster, spec: Mapping[str, Any]) -> None:
+    patch = json.dumps({"spec": spec})  # null removes a field, and the server sets its default
+    manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
+    manager.wait(lambda: _known(manager), 30, "the controller knows the policy")
+
+
+def _known(manager: Cluster) -> bool:
+    policy = manager.get("dispatchpolicies", POLICY)
+    ready = condition(policy, "Ready")
+    return (ready.get("observedGeneration"), ready.get("status")) == (policy["metadata"]["generation"], "True")
