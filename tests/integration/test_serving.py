@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from adapter import names
+from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed import rayservice
 from hack.testbed.clusters import Clusters, wait
@@ -87,6 +88,27 @@ def test_autoscaling_without_kueues_annotation_is_refused_at_once(dispatched: Cl
     _apply(stage, "second", workers=1)  # another edit passes
 
 
+def test_a_service_from_before_the_guard_may_be_edited(dispatched: Clusters, stage: Stage) -> None:
+    """It is no worse than it was, and another field may be what its owner corrects first."""
+    stage.build({"east": 1})
+    try:
+        stage.manager.delete("validatingadmissionpolicybinding", names.SERVICE_POLICY)
+        wait(lambda: not _is_rejected(stage, NAME), 60, "nothing guards it")
+        _apply(stage, "first", workers=1, autoscaled=True)
+    finally:
+        stage.manager.kubectl("apply", "-k", REPO / "kustomize/components/rayservice")
+    wait(lambda: _is_rejected(stage, "another"), 60, "another one is rejected")
+    _apply(stage, "second", workers=1, autoscaled=True)
+
+
+def _is_rejected(stage: Stage, name: str) -> bool:
+    try:
+        _apply(stage, "first", "--dry-run=server", workers=1, autoscaled=True, name=name)
+    except LabError:
+        return True
+    return False
+
+
 def test_a_service_that_learns_to_grow_before_it_serves_is_warned_of_its_raycluster(
     dispatched: Clusters, stage: Stage, running: Controller
 ) -> None:
@@ -111,11 +133,12 @@ def _apply(
     more: str = "",
     elastic: bool = False,
     autoscaled: bool = False,
+    name: str = NAME,
     **spec: Any,
 ) -> None:
     """`kubectl apply` the service; an `elastic` one has Kueue's annotation and is `autoscaled`."""
     groups = {"workers": workers, **({more: 1} if more else {})}
-    made = ray_cluster(NAME, stage.name, groups)
+    made = ray_cluster(name, stage.name, groups)
     if elastic:
         made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
     if elastic or autoscaled:
