@@ -34,6 +34,21 @@ while True:
     print(json.dumps(said), flush=True)
     time.sleep(max(0.0, begun + 0.2 - time.time()))
 """
+# Several requests at a time, each of which waits until it is answered; one line for each.
+_LOAD = """
+import json, os, sys, threading, time, urllib.request
+def ask():
+    while True:
+        try:
+            with urllib.request.urlopen(sys.argv[1], timeout=300) as answer:
+                said = {"code": answer.status, **json.load(answer)}
+        except Exception as error:
+            said = {"code": getattr(error, "code", 0), "error": repr(error)}
+            time.sleep(1)
+        os.write(1, (json.dumps(said) + "\\n").encode())  # in one write, as there are several threads
+threads = [threading.Thread(target=ask) for _ in range(int(sys.argv[2]))]
+[thread.start() for thread in threads]
+"""
 
 
 @contextmanager
@@ -174,6 +189,13 @@ class Asker:
 def asked(service: RayService) -> Iterator[Asker]:
     """Somebody asks a RayService that is ready, for a while."""
     with running(service, "asker", _ASKER) as name:
+        yield Asker(service.fleet, name)
+
+
+@contextmanager
+def loaded(service: RayService, what: str, requests: int) -> Iterator[Asker]:
+    """Several requests at a time for a while, from a pod that is called by `what`; each has five minutes."""
+    with running(service, what, _LOAD, str(requests)) as name:
         yield Asker(service.fleet, name)
 
 
