@@ -8,7 +8,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
-from hack.testbed import rayservice
+from hack.testbed import quotas, rayservice
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, QUEUE
 from hack.testbed.rayservice import SECONDS, RayService
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.long
 
 NAME = "rayservice-elastic"
 SAMPLE = REPO / "manifests" / "samples" / f"{NAME}.yaml"
+_HEAD_AND_TWO_WORKERS = {"cpu": "700m"}  # of the sample: 300m with the autoscaler, and 200m each
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +54,18 @@ def test_a_service_grows_by_its_requests_and_back_to_no_worker(service: RayServi
 
 @pytest.mark.timeout(5 * SECONDS)
 def test_a_service_that_is_upgraded_while_it_grows_loses_no_request_and_no_quota(service: RayService) -> None:
-    """Both RayClusters grow to two workers, which fill both worker clusters, and the older one goes."""
-    (old,) = (cluster["metadata"]["name"] for cluster in service.ray_clusters())
+    """The older RayCluster grows while the next one waits for quota, which then grows beside it; the older one goes."""
+    (old,) = _names(service)
     idle = _reserved(service.fleet)
     with rayservice.loaded(service, "load", 3) as load:
-        load.wait("the first worker answers", lambda answers: bool(_pods(answers)))
-        _upgrade(service)
-        wait(lambda: len(service.ray_clusters()) == 2, SECONDS, "there is a second RayCluster", service.dump)
-        new = service.ray_clusters()[-1]["metadata"]["name"]
-        load.wait("two workers of the old release answer", lambda answers: _answering(answers, old) == 2)
-        load.wait("two workers of the new one answer", lambda answers: _answering(answers, new) == 2)
+        with quotas.given(service.fleet.manager, _HEAD_AND_TWO_WORKERS):
+            load.wait("the first worker answers", lambda answers: bool(_pods(answers)))
+            _upgrade(service)
+            wait(lambda: len(_names(service)) == 2, SECONDS, "there is a second RayCluster", service.dump)
+            new = _names(service)[-1]
+            load.wait("two workers of the old release answer", lambda answers: _answering(answers, old) == 2)
+            assert service.ray_clusters()[-1]["spec"]["suspend"] is True, "its head has no quota"
+        load.wait("two workers of the new one answer", lambda answers: _answering(answers, new) == 2, 2 * SECONDS)
         wait(lambda: _names(service) == [new], SECONDS, "the old RayCluster is deleted", service.dump)
         wait(lambda: _slots(service.fleet) == 2, 120, "the quota of its workers is given back", service.dump)
         count = len(load.answers())
