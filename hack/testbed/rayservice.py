@@ -36,15 +36,17 @@ while True:
 """
 # Several requests at a time, each of which waits until it is answered; one line for each.
 _LOAD = """
-import json, os, sys, threading, time, urllib.request
+import json, os, socket, sys, threading, time, urllib.request
 def ask():
     while True:
         try:
             with urllib.request.urlopen(sys.argv[1], timeout=300) as answer:
                 said = {"code": answer.status, **json.load(answer)}
         except Exception as error:
-            said = {"code": getattr(error, "code", 0), "error": repr(error)}
             time.sleep(1)
+            if getattr(getattr(error, "reason", None), "errno", None) == socket.EAI_AGAIN:
+                continue  # a DNS that is out of breath; nothing was asked of the service
+            said = {"code": getattr(error, "code", 0), "error": repr(error)}
         os.write(1, (json.dumps(said) + "\\n").encode())  # in one write, as there are several threads
 threads = [threading.Thread(target=ask) for _ in range(int(sys.argv[2]))]
 [thread.start() for thread in threads]
