@@ -199,6 +199,11 @@ chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike runni
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(KINDS),--kinds $(KINDS)) $(if $(BESIDE),--$(BESIDE))
 
+.PHONY: simulation
+simulation: MINUTES ?= 10
+simulation: $(VENV)/.ready ## Run the real controller on virtual time for MINUTES=10, with drawn faults (from SEED=7 on if it is given): no promise is broken
+	@$(RUN) -m hack.simulation --campaign $(MINUTES) $(DRAW)
+
 .PHONY: mutants
 mutants: $(VENV)/.ready ## Break the product in each of the ways of hack/mutants, or in N=3 that are drawn: a test must go red each time
 	@$(LAB) up --fake-nodes 2

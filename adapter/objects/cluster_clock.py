@@ -6,9 +6,10 @@ cluster's time.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 # HTTP's header Date has whole seconds.
 _DATE_RESOLUTION = 1.0
@@ -83,7 +84,7 @@ class ClusterClock:
 
 def _with_agreement(reading: ClockReading, latest: float, received: float) -> ClockReading:
     offset = min(reading.offset, latest)
-    return replace(reading, offset=offset, last_answer=received, answers=reading.answers + 1)
+    return ClockReading(offset, reading.first_answer, received, reading.answers + 1)  # each answer does this
 
 
 def _most_confirmed(readings: Iterable[ClockReading]) -> tuple[ClockReading, ...]:
@@ -114,6 +115,7 @@ def _shift(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
+@lru_cache(maxsize=64)  # the answers of a second have one Date
 def parse_http_date(text: str | None) -> float | None:
     """Read the header Date in seconds since the epoch; None for an invalid or impossible one."""
     try:

@@ -1,8 +1,9 @@
 """`python -m hack.simulation`: runs the real controller on virtual time, and looks for broken promises.
 
-With --seed one trial, whose digest is the same each time; --shrink leaves out its events one after the other for as
-long as the same promise is broken. With --campaign drawn seeds on all processors, for some minutes. Exit code 1 when a
-promise was broken.
+--seed runs one trial, whose digest is the same each time. With --shrink it leaves out its events for as long as the
+same promise is broken. --campaign runs drawn seeds on all processors for some minutes. --find runs seeds until one
+breaks a promise. --mutants puts known faults back, each in a copy of the checkout, and says which are found. Exit code
+1 when a promise was broken, or when a fault that was put back was not found.
 """
 
 import argparse
@@ -10,21 +11,23 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hack.simulation import campaign, virtualtime
-
 _HASH_SEED = "PYTHONHASHSEED"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is asked for; returns the exit code."""
-    asked = _parser().parse_args(argv)
-    if asked.campaign is not None:
-        return campaign.run(asked.campaign, asked.hours, asked.seed)
-    if asked.seed is None:
-        _parser().error("--seed or --campaign is needed")
-    if asked.shrink:
-        return campaign.shrink(asked.seed, asked.hours, asked.within)
-    return _trial(asked)
+    parser = _parser()
+    asked = parser.parse_args(argv)
+    if asked.mutants is not None:
+        from hack.simulation import mutants
+
+        return mutants.run(asked.mutants, asked.seeds)
+    if asked.seed is None and asked.campaign is None and asked.find is None:
+        parser.error("--seed, --campaign, --find or --mutants is needed")
+    _fix_hashes()
+    if asked.campaign is None and asked.find is None and not asked.shrink:
+        return _trial(asked)
+    return _forked(asked)
 
 
 def _fix_hashes() -> None:
@@ -35,8 +38,22 @@ def _fix_hashes() -> None:
         os.execve(sys.executable, words, {**os.environ, _HASH_SEED: "0"})
 
 
+def _forked(asked: argparse.Namespace) -> int:
+    from hack.simulation import campaign, forked_trial, report
+
+    forked_trial.prepare()
+    if asked.campaign is not None:
+        return campaign.run(asked.campaign, asked.hours, asked.seed, asked.workers)
+    if asked.shrink:
+        return campaign.shrink(asked.seed, asked.hours, asked.within)
+    result = campaign.find(asked.find, asked.hours, asked.seed or 0, asked.workers)
+    print(report.as_json_of_find(result) if asked.json else report.as_text_of_find(result, asked.find))
+    return 1 if result else 0
+
+
 def _trial(asked: argparse.Namespace) -> int:
-    _fix_hashes()
+    from hack.simulation import virtualtime
+
     virtualtime.install()
     from hack.simulation import report, trial  # after the clocks: the product keeps references to them
 
@@ -48,7 +65,7 @@ def _trial(asked: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="of one trial, or the first one of a campaign")
+    parser.add_argument("--seed", type=int, help="of one trial, or the first one of a campaign or of --find")
     parser.add_argument("--hours", type=float, default=0.8, help="virtual time of a trial (default 0.8)")
     parser.add_argument("--only", help="numbers of the events of a trial, by commas; all others are left out")
     parser.add_argument("--trace", action="store_true", help="print each write, fault and violation")
@@ -56,6 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shrink", action="store_true", help="find few events that break the same promise")
     parser.add_argument("--within", type=float, default=10.0, help="minutes for --shrink (default 10)")
     parser.add_argument("--campaign", type=float, metavar="MINUTES", help="run trials of drawn seeds for so long")
+    parser.add_argument("--workers", type=int, help="trials at once (default: as many as processors)")
+    parser.add_argument("--find", type=int, metavar="TRIALS", help="run so many trials until one breaks a promise")
+    parser.add_argument("--mutants", nargs="*", metavar="NAME", help="put these faults back; all when none is named")
+    parser.add_argument("--seeds", type=int, help="trials for each mutant (default: as its patch says)")
     return parser
 
 

@@ -8,6 +8,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -59,7 +61,6 @@ class ApiServer:
         self._loop, self._draw, self._trace = loop, draw, trace
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._version, self._watches, self._uids = 1_000, 0, 0
-        self._second, self._date = -1, dict[str, str]()  # the headers of all answers of a second
         self._followers: list[Changed] = []
 
     # --- for the models --------------------------------------------------------------------------------------------
@@ -188,11 +189,7 @@ class ApiServer:
         return self._change(request, path, known, body, sub)
 
     def _headers(self) -> dict[str, str]:
-        second = int((self._loop.time() + self.skew) // 1)
-        if second != self._second:
-            date = self.now().strftime("%a, %d %b %Y %H:%M:%S GMT")
-            self._second, self._date = second, {"Content-Type": "application/json", "Date": date}
-        return self._date
+        return _headers_at(int(virtualtime.EPOCH + self._loop.time() - virtualtime.START + self.skew))
 
     def _said(self, raw: Any, status: int = 200) -> Answer:
         return Answer(status, orjson.dumps(raw), self._headers())
@@ -277,6 +274,12 @@ class ApiServer:
 
 
 _ENDED = ("Failed", "Succeeded")
+
+
+@lru_cache(maxsize=64)
+def _headers_at(second: int) -> dict[str, str]:
+    """The headers of all answers of a second since 1970."""
+    return {"Content-Type": "application/json", "Date": formatdate(second, usegmt=True)}
 
 
 def _patched(known: Raw, body: Raw, apply: bool) -> dict[str, Any]:

@@ -1,74 +1,31 @@
-"""Trials of many seeds, each in a process of its own, and the search for a short plan of one that failed."""
+"""Trials of many seeds: for some minutes, until the first broken promise, and to shorten the plan of one."""
 
-import json
 import os
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
+from time import monotonic
 
-_PATIENCE = 900.0  # seconds for one trial
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a trial's process told."""
-
-    seed: int
-    hours: float = 0.0
-    digest: str = ""
-    steps: int = 0
-    cpu: float = 0.0
-    events: tuple[int, ...] = ()
-    violations: tuple[tuple[str, str], ...] = ()
-    fault: str = field(default="")  # why there is no outcome
-
-    @property
-    def rules(self) -> list[str]:
-        return [rule for rule, _ in self.violations]
+from hack.simulation.forked_trial import ANY, Request, Result, run_each, run_one
 
 
-def attempt(seed: int, hours: float, only: Sequence[int] | None = None) -> Result:
-    """Run a trial in a process of its own."""
-    words = [sys.executable, "-m", "hack.simulation", "--seed", str(seed), "--hours", str(hours), "--json"]
-    words += [] if only is None else ["--only", ",".join(map(str, only))]
-    try:
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE, check=False, env=environment)
-        said = json.loads(ended.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        return Result(seed, fault=f"{type(error).__name__}: {getattr(locals().get('ended'), 'stderr', '')[-2_000:]}")
-    violations = tuple((rule, text) for rule, text in said["violations"])
-    return Result(seed, said["hours"], said["digest"], said["steps"], said["cpu"], tuple(said["events"]), violations)
-
-
-def run(minutes: float, hours: float, first: int | None) -> int:
-    """Run trials of drawn seeds on all processors; returns the exit code."""
-    end, began = time.monotonic() + 60 * minutes, time.monotonic()
-    seeds = _seeds(first)
-    results: list[Result] = []
-
-    def work(_: int) -> None:
-        while time.monotonic() < end:
-            results.append(result := attempt(next(seeds), hours))
-            _tell(result)
-
-    with ThreadPoolExecutor(workers := os.cpu_count() or 1) as pool:
-        list(pool.map(work, range(workers)))
-    took, steps = time.monotonic() - began, sum(one.steps for one in results)
-    virtual, cpu = sum(one.hours for one in results), sum(one.cpu for one in results)
-    rules = Counter(rule for one in results for rule in set(one.rules))
-    broken = [one for one in results if one.violations or one.fault]
-    print(
-        f"{len(results)} trials, {virtual:.0f} virtual hours in {took / 60:.1f} min ({virtual / took * 60:.1f} a "
-        f"minute), {steps / max(cpu, 0.1):.0f} steps a second; {len(broken)} broke a promise: {dict(rules)}"
-    )
+def run(minutes: float, hours: float, first: int | None, workers: int | None = None) -> int:
+    """Run trials of drawn seeds, or of those from `first` on, for so long; returns the exit code."""
+    began, results = monotonic(), list[Result]()
+    for result in run_each(_requests(began + 60 * minutes, hours, first), workers or os.cpu_count() or 1):
+        results.append(result)
+        _print(result, hours)
+    broken = [result for result in results if result.violations or result.fault]
+    print(_summary(results, broken, monotonic() - began), flush=True)
     return 1 if broken else 0
+
+
+def _requests(end: float, hours: float, first: int | None) -> Iterator[Request]:
+    seeds = _seeds(first)
+    while monotonic() < end:
+        yield Request(next(seeds), hours)
 
 
 def _seeds(first: int | None) -> Iterator[int]:
@@ -78,34 +35,58 @@ def _seeds(first: int | None) -> Iterator[int]:
     return iter(lambda: draw.randrange(10**6), None)
 
 
-def _tell(result: Result) -> None:
+def _summary(results: list[Result], broken: list[Result], took: float) -> str:
+    virtual, cpu = sum(result.hours for result in results), max(sum(result.cpu for result in results), 0.1)
+    rules = Counter(rule for result in results for rule in set(result.rules))
+    words = f": {dict(rules)}" if rules else ""
+    return (
+        f"{len(results)} trials, {virtual:.0f} virtual hours in {took / 60:.1f} min ({60 * virtual / took:.1f} a "
+        f"minute, {60 * virtual / cpu:.1f} a minute of CPU), {sum(result.steps for result in results) / cpu:.0f} steps "
+        f"a second of CPU; {len(broken)} broke a promise{words}"
+    )
+
+
+def _print(result: Result, hours: float) -> None:
     for _, text in result.violations:
         print(f"seed {result.seed}: {text}", flush=True)
     if result.fault:
         print(f"seed {result.seed}: no outcome: {result.fault}", flush=True)
+    if result.violations or result.fault:
+        print(f"To repeat it: python -m hack.simulation --seed {result.seed} --hours {hours:g} --trace", flush=True)
+
+
+def find(most: int, hours: float, first: int, workers: int | None = None) -> Result | None:
+    """A trial that breaks a promise, or has no outcome, of those from seed `first` on; None if none of `most` does."""
+    requests = (Request(seed, hours, until=ANY) for seed in range(first, first + most))
+    results = run_each(requests, workers or os.cpu_count() or 1)
+    return next((result for result in results if result.violations or result.fault), None)
+
+
+# Seconds by which a promise may be broken later when events are left out.
+_LATER = 600.0
 
 
 def shrink(seed: int, hours: float, within: float) -> int:
     """Leave out events while the first promise that a seed breaks is still broken; prints what is left."""
-    end, first = time.monotonic() + 60 * within, attempt(seed, hours)
+    end, first = monotonic() + 60 * within, run_one(Request(seed, hours, until=ANY))
     if not first.violations:
-        print(f"seed {seed} breaks no promise: {first.fault}")
+        print(f"seed {seed} breaks no promise{first.fault and f': {first.fault}'}")
         return 0
     rule, events = first.rules[0], list(first.events)
-    size = max(len(events) // 2, 1)
-    while size and time.monotonic() < end:
-        events, size = _without(seed, hours, rule, events, size, end)
-    words = f"python -m hack.simulation --seed {seed} --hours {hours} --only {','.join(map(str, events))} --trace"
+    size, longest = max(len(events) // 2, 1), 3_600 * first.hours + _LATER
+    while size and monotonic() < end:
+        events, size = _without(Request(seed, hours, events, rule, longest), size, end)
+    words = f"python -m hack.simulation --seed {seed} --hours {hours:g} --only {','.join(map(str, events))} --trace"
     print(f"seed {seed} breaks {rule!r} with {len(events)} of {len(first.events)} events: {words}")
     return 1
 
 
-def _without(seed: int, hours: float, rule: str, events: list[int], size: int, end: float) -> tuple[list[int], int]:
+def _without(request: Request, size: int, end: float) -> tuple[list[int], int]:
     """Leave out pieces of so many events; returns what is left, and the size of the next pieces."""
-    start = 0
-    while start < len(events) and time.monotonic() < end:
+    events, start = list(request.only or ()), 0
+    while start < len(events) and monotonic() < end:
         rest = events[:start] + events[start + size :]
-        if rule in attempt(seed, hours, rest).rules:
+        if request.until in run_one(replace(request, only=rest)).rules:
             events = rest
         else:
             start += size

@@ -198,6 +198,11 @@ class Faults:
             self._world.deleted_by_hand.add(share["metadata"]["uid"])
             server.remove(resources.WORKLOADS, share, "user")
 
+    def delete_placement(self, event: Event) -> None:
+        """An admin or a GitOps tool deletes the Placement of a job, which then begins anew."""
+        if found := self._world.manager.all(resources.PLACEMENTS):
+            self._world.manager.remove(resources.PLACEMENTS, found[int(event.amount * len(found))], "user")
+
     def tenant(self, event: Event) -> Undo:
         kueue = self._world.members[event.target].kueue
         kueue.want(1 + int(event.amount * kueue.cpus))
@@ -268,6 +273,7 @@ _KINDS: dict[str, _Do] = {
     "delete-worker": Faults.delete_worker,
     "evict-worker": Faults.evict_worker,
     "delete-share": Faults.delete_share,
+    "delete-placement": Faults.delete_placement,
     "tenant": Faults.tenant,
     "slow-kueue": lambda self, event: self.set_pace(self._world.members[event.target].kueue, "pace", (1.0, 20.0)),
     "slow-start": lambda self, event: self.set_pace(self._world.members[event.target].kubelet, "start", (20.0, 200.0)),

@@ -2,9 +2,8 @@
 
 import orjson
 
+from hack.simulation.forked_trial import Result
 from hack.simulation.trial import Outcome
-
-_LINES = 60  # of the trace before the first violation
 
 
 def as_json(outcome: Outcome) -> str:
@@ -28,3 +27,20 @@ def as_text(outcome: Outcome) -> str:
         f"{outcome.steps} steps, {outcome.requests} requests, {outcome.writes} writes, digest {outcome.digest}"
     )
     return "\n".join(lines)
+
+
+def as_json_of_find(result: Result | None) -> str:
+    """null, or the seed with the first promise that it breaks, or why it has no outcome."""
+    if result is None:
+        return "null"
+    text = result.violations[0][1].strip() if result.violations else result.fault
+    return orjson.dumps({"seed": result.seed, "hours": result.hours, "fault": result.fault, "text": text}).decode()
+
+
+def as_text_of_find(result: Result | None, trials: int) -> str:
+    """One line: the seed and the first promise that it breaks, and in how many virtual hours."""
+    if result is None:
+        return f"{trials} trials break no promise"
+    if result.fault:
+        return f"seed {result.seed}: no outcome: {result.fault}"
+    return f"seed {result.seed}, after {result.hours:.2f} virtual hours:{result.violations[0][1]}"

@@ -33,6 +33,7 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=_REMEMBERED)
         self.violations: list[Violation] = []
         self.count = 0
+        self.on_violation: Callable[[str], object] = lambda _: None  # called with its rule
         self._hash, self._show = hashlib.blake2b(digest_size=16), show
         self._broken: set[tuple[str, str]] = set()
 
@@ -62,6 +63,7 @@ class Trace:
             self._broken.add((rule, about))
             self.violations.append(Violation(self.now(), rule, text))
             self._add(f"!!! {rule}: {text}")
+            self.on_violation(rule)
 
     def _add(self, text: str, *, quiet: bool = False) -> None:
         line = f"{self.now():10.3f} {text}"

@@ -9,7 +9,7 @@ import random
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
@@ -46,20 +46,29 @@ class Network:
 
     def cut(self, host: str, process: str) -> str:
         """How the way is cut, or empty."""
-        return next((link.cut for link in self._pair(host, process) if link.cut), "")
+        common, own = self._pair(host, process)
+        return common.cut or own.cut
 
     def delay(self, host: str, process: str) -> float:
-        return max(self.draw.uniform(*link.latency) for link in self._pair(host, process))
+        """Seconds of one way, by the slower link."""
+        common, own = self._pair(host, process)
+        least, most = max(common.latency, own.latency)
+        return least + (most - least) * self.draw.random()
 
     def lag(self, host: str, process: str) -> float:
-        return max(self.draw.uniform(*link.lag) for link in self._pair(host, process))
+        """Seconds of a watch event, by the slower link."""
+        common, own = self._pair(host, process)
+        least, most = max(common.lag, own.lag)
+        return least + (most - least) * self.draw.random()
 
     def chance(self, host: str, process: str, what: str) -> bool:
-        share: float = max(getattr(link, what) for link in self._pair(host, process))
+        common, own = self._pair(host, process)
+        share: float = max(getattr(common, what), getattr(own, what))
         return share > 0 and self.draw.random() < share
 
     def generation(self, host: str, process: str) -> int:
-        return sum(link.opened for link in self._pair(host, process))
+        common, own = self._pair(host, process)
+        return common.opened + own.opened
 
     def install(self) -> None:
         """Have all new sessions of this process use this network."""
@@ -118,12 +127,15 @@ class _Answer:
     def __init__(self, network: Network, process: Process, host: str, answer: Answer) -> None:
         self.status, self.headers = answer.status, answer.headers
         self.content_type = answer.headers.get("Content-Type", "application/json")
-        self.reason = HTTPStatus(answer.status).phrase
         self.content: _Body | _Stream = _Body(answer.body)
         self.read_timeout: float = _NEVER
         if answer.watch:
             self.content = _Stream(network, process, host, self)
             self.content.open(answer.watch)
+
+    @property
+    def reason(self) -> str:
+        return HTTPStatus(self.status).phrase
 
     async def __aenter__(self) -> "_Answer":
         return self
@@ -250,13 +262,20 @@ class _Session:
 
         if self._is_closed and (reason := self._is_closed(SimpleNamespace(method=method))):
             raise Unreachable(reason)
-        parts = urlsplit(url)
-        query = {**dict(parse_qsl(parts.query)), **(options.get("params") or {})}
+        host, path, own = _parts(url)
+        query = {**own, **(options.get("params") or {})}
         kind = (options.get("headers") or {}).get("Content-Type", "")
-        request = Request(method, parts.path, query, (options.get("data") or "").encode(), kind)
+        request = Request(method, path, query, (options.get("data") or "").encode(), kind)
         timeout = options.get("timeout") or self._timeout
         connect = timeout.sock_connect if timeout and "watch" not in query else None
-        answer = await self._network.send(self._process, parts.hostname or "", request, connect)
+        answer = await self._network.send(self._process, host, request, connect)
         if timeout and timeout.sock_read:
             answer.read_timeout = timeout.sock_read
         return answer
+
+
+@lru_cache(maxsize=1024)
+def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
+    """The host, the path and the query of a URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.path, dict(parse_qsl(parts.query))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Collection
@@ -10,12 +11,13 @@ from dataclasses import dataclass, field
 from adapter.shell.supervise import handle_loop_exception
 from hack.simulation import plan, virtualtime
 from hack.simulation.faults import Faults
+from hack.simulation.forked_trial import ANY
 from hack.simulation.plan import Event
 from hack.simulation.promises import Promises
 from hack.simulation.trace import Trace, Violation
 from hack.simulation.world import Shape, World
 
-_JOBS_END, _FAULTS_END = 240.0, 700.0  # seconds before the end of a trial
+_JOBS_END = 240.0  # seconds before the end of a trial
 WARM_UP = 30.0
 
 
@@ -36,16 +38,30 @@ class Outcome:
 
 
 def run(
-    seed: int, hours: float, only: Collection[int] | None = None, show: Callable[[str], None] | None = None
+    seed: int,
+    hours: float,
+    only: Collection[int] | None = None,
+    show: Callable[[str], None] | None = None,
+    until: str = "",
+    longest: float = math.inf,
 ) -> Outcome:
-    """Run a seed's trial, with all its events or `only` those of some numbers. Virtual time is installed."""
+    """Run a seed's trial, with all its events or `only` those of some numbers. Virtual time is installed.
+
+    It ends at the first violation of the rule `until`, of any rule if that is ANY, and after `longest` seconds.
+    """
     shape = plan.draw_shape(seed)
     events = [one for one in plan.draw_events(seed, hours, shape) if only is None or one.number in only]
-    return play(seed, shape, events, plan.length(hours), show)
+    return play(seed, shape, events, plan.length(hours), show, until, longest)
 
 
 def play(
-    seed: int, shape: Shape, events: list[Event], seconds: float, show: Callable[[str], None] | None = None
+    seed: int,
+    shape: Shape,
+    events: list[Event],
+    seconds: float,
+    show: Callable[[str], None] | None = None,
+    until: str = "",
+    longest: float = math.inf,
 ) -> Outcome:
     """Run a world of a shape through some events; the seed draws all delays. Jobs end before `seconds`."""
     began = time.process_time()
@@ -58,8 +74,14 @@ def play(
     world = World(loop, seed, shape, trace)
     faults = Faults(world)
     promises = Promises(world, faults)
+    main = loop.create_task(_play(world, faults, promises, events, seconds))
+    trace.on_violation = lambda rule: main.cancel() if until in (rule, ANY) else None
+    if longest < math.inf:
+        loop.call_later(longest, main.cancel)
     try:
-        loop.run_until_complete(_play(world, faults, promises, events, seconds))
+        loop.run_until_complete(main)
+    except asyncio.CancelledError:
+        trace.note("the trial ends here")
     except virtualtime.Stalled:
         trace.violate("stalled", "", "all tasks wait for ever")
     return Outcome(

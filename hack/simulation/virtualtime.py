@@ -5,10 +5,15 @@ trial, so nothing is put back.
 """
 
 import asyncio
+import contextvars
 import datetime
+import heapq
 import itertools
-import selectors
+import sys
+import threading
 import time
+from asyncio import events
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
@@ -72,53 +77,78 @@ def install() -> None:
     vars(datetime)["datetime"] = _Datetime
 
 
-class _Selector(selectors.DefaultSelector):
-    """Waits by moving the clock."""
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise Stalled
-        CLOCK.now += max(timeout, 0.0)
-        return []
-
-
-class _Future(asyncio.Future[Any]):
-    """A future whose place in a set does not depend on its address."""
-
-    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = next(_numbers)
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self._number
-
-
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on its address."""
+    """A task whose place in a set does not depend on its address. Only tasks stand in sets that are iterated over."""
 
-    def __init__(
-        self, coroutine: Any, *, loop: asyncio.AbstractEventLoop, context: Context | None = None, name: str = ""
-    ) -> None:
+    def __init__(self, coroutine: Any, *, loop: "Loop", context: Context | None = None, name: str = "") -> None:
         self._number = next(_numbers)
-        super().__init__(coroutine, loop=loop, context=context, name=name or f"task-{self._number}")
+        super().__init__(coroutine, loop=loop, context=context, name=name or "task")
 
     def __hash__(self) -> int:
         return self._number
 
 
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time. Threads do not exist: what is sent to one is done at once."""
+class _Handle:
+    """A call that is due, now or at its time."""
+
+    __slots__ = ("_args", "_call", "_context")
+
+    def __init__(self, call: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self._call: Callable[..., object] | None = call
+        self._args, self._context = args, context or contextvars.copy_context()
+
+    def cancel(self) -> None:
+        self._call, self._args = None, ()
+
+    def cancelled(self) -> bool:
+        return self._call is None
+
+
+class Loop(asyncio.BaseEventLoop):
+    """An event loop on virtual time. Threads do not exist: what is sent to one is done at once.
+
+    It replaces asyncio's own, whose timers are compared in Python and whose every turn asks for sockets.
+    """
 
     def __init__(self) -> None:
-        super().__init__(_Selector())
+        super().__init__()
         self.steps = 0  # callbacks and parts of tasks that have run
-        self.set_task_factory(_make_task)
+        self._due: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._made = 0
 
     def time(self) -> float:
         return CLOCK.now
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(loop=self)
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]  # the stub has a type for the coroutine's result
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        return _Task(coro, loop=self, context=context, name=name or "")
+
+    def call_soon(  # type: ignore[override]  # the stub has a type for each argument
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        handle = _Handle(callback, args, context)
+        self._due.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]  # the stub has a type for each argument
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        handle = _Handle(callback, args, context)
+        self._made += 1
+        heapq.heappush(self._timers, (when, self._made, handle))
+        return handle
+
+    def call_later(  # type: ignore[override]  # the stub has a type for each argument
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        return self.call_at(CLOCK.now + delay, callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]  # the stub has a type for each argument
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -130,10 +160,44 @@ class Loop(asyncio.SelectorEventLoop):
             future.set_exception(error)
         return future
 
-    def _run_once(self) -> None:
-        super()._run_once()  # type: ignore[misc]
+    def run_forever(self) -> None:
+        """Run until it is stopped; raises Stalled when nothing is due any more."""
+        hooks = sys.get_asyncgen_hooks()
+        self._thread_id = threading.get_ident()
+        sys.set_asyncgen_hooks(self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook)  # type: ignore[attr-defined]
+        events._set_running_loop(self)
+        try:
+            self._stopping = False
+            while not self._stopping:
+                self._run_due()
+        finally:
+            self._stopping, self._thread_id = False, None
+            events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _run_due(self) -> None:
+        """Run all calls that are due, and then move the clock to the next timer."""
+        due, timers = self._due, self._timers
+        while due:
+            self._run(due.popleft())
+            if self._stopping:
+                return
+        while timers and timers[0][2]._call is None:
+            heapq.heappop(timers)
+        if not timers:
+            raise Stalled
+        when, _, handle = heapq.heappop(timers)
+        CLOCK.now = max(CLOCK.now, when)
+        self._run(handle)
+
+    def _run(self, handle: _Handle) -> None:
+        call = handle._call
+        if call is None:
+            return
         self.steps += 1
-
-
-def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
-    return _Task(coroutine, loop=loop, context=context)
+        try:
+            handle._context.run(call, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"Exception in callback {call!r}", "exception": error})

@@ -90,3 +90,51 @@ def test_no_worker_is_given_up_that_ray_hears_from(events: list[str]) -> None:
 )  # fmt: skip
 def test_a_broken_promise_is_seen(broken: str, events: list[str], rule: str) -> None:
     assert rule in played(events, broken)
+
+
+# Runs a function of the campaign on virtual time, after a change of the product; prints what it prints.
+_FORKED = """
+from hack.simulation import campaign, forked_trial
+from hack.simulation.forked_trial import Request
+forked_trial.prepare()
+{broken}
+{call}
+"""
+_NO_SHARE = (
+    "from adapter.shell.write.gang_writer import GangWriter\n"
+    "async def reserve_share(self, action):\n"
+    "    raise ValueError('the share is not created')\n"
+    "GangWriter.reserve_share = reserve_share"
+)
+
+
+def forked(call: str, broken: str = "") -> str:
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "PYTHONHASHSEED": "0"}
+    words = [sys.executable, "-c", _FORKED.format(broken=broken, call=call)]
+    ended = subprocess.run(words, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
+    assert ended.stdout, ended.stderr
+    return ended.stdout
+
+
+def test_a_plan_shrinks_to_the_events_that_break_the_promise() -> None:
+    """Seed 1 has a cut and four jobs. A share that cannot be created needs one job."""
+    last = forked("campaign.shrink(1, 0.4, 10)", _NO_SHARE).splitlines()[-1]
+    assert last.startswith("seed 1 breaks 'exception' with 1 of 5 events: "), last
+    assert " --only 4 " in last
+
+
+def test_trials_are_the_same_whatever_ran_before_and_beside_them() -> None:
+    call = (
+        "requests = [Request(8, 0.4, [0])] * 2\n"
+        "digests = [result.digest for result in forked_trial.run_each(requests, 2)]\n"
+        "print(len(digests), len(set(digests)), digests[0])"
+    )
+    alone = outcome(["-m", "hack.simulation", "--seed", "8", "--hours", "0.4", "--json", "--only", "0"])
+    assert forked(call).split() == ["2", "1", alone["digest"]]
+
+
+def test_a_trial_that_dies_is_told() -> None:
+    call = "print(forked_trial.run_one(Request(8, 0.4)).fault)"
+    assert "SystemExit: 3" in forked(
+        call, "import sys\nfrom hack.simulation import trial\ntrial.run = lambda *_, **__: sys.exit(3)"
+    )

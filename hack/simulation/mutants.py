@@ -1,0 +1,100 @@
+"""Puts known faults back, by the patches of `hack.mutants`, and says which of them trials find.
+
+Each fault has a copy of the checkout, in which trials run until one breaks a promise. BLIND names the faults that no
+trial can see, and why: their promise is about what no model has.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.lab.base.progress import step
+from hack.mutants import patch as patches
+from hack.mutants import trial
+from hack.mutants.patch import Patch
+
+TRIALS = 40  # for each fault
+FOUND, MISSED, BLIND_WORD, UNSURE = "found", "MISSED", "not visible", "NO VERDICT"
+_PATIENCE = 7_200.0  # seconds for the trials of one fault
+_ONE_TENANT = "each job here is valid, of one tenant, and names no object of his"
+_NO_PEOPLE = "nobody here asks for a worker's logs, commands or ports"
+_NO_VALIDATION = "the worker's template here is a plain one, and the manager's gate is there"
+BLIND = {
+    "clone-is-the-next-leader": "no trial restores the manager from a backup, so there is one manager",
+    "foreign-secret-copied": _ONE_TENANT,
+    "grant-for-a-namesake": _NO_PEOPLE,
+    "grant-without-end": _NO_PEOPLE,
+    "host-path-passes": _NO_VALIDATION,
+    "label-is-trusted": _ONE_TENANT,
+    "link-beneath-a-writable-path": _NO_VALIDATION,
+    "named-for-another-namespace": _ONE_TENANT,
+    "pod-before-its-secrets": _ONE_TENANT,
+    "preempts-for-nothing": "no queue here lets a share preempt others",
+    "profile-chooses-the-secret": "no ClusterProfile is written here",
+    "stranger-is-believed": "no kubeconfig here leads to another cluster later",
+    "webhook-that-is-passed-by": _NO_VALIDATION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What trials found of one fault."""
+
+    patch: Patch
+    word: str
+    text: str
+
+
+def run(names: Sequence[str], trials: int | None) -> int:
+    """Put faults back, all that are not in BLIND if none is named; prints a table, and returns the exit code."""
+    chosen = [patch for patch in patches.chosen(patches.every(), names, "all") if names or patch.name not in BLIND]
+    blind = [] if names else [Verdict(patch, BLIND_WORD, BLIND[patch.name]) for patch in patches.every()
+                              if patch.name in BLIND]  # fmt: skip
+    with trial.copied() as base, ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = [*pool.map(lambda patch: _put_back(patch, base, trials or TRIALS), chosen), *blind]
+    print(report(verdicts), flush=True)
+    return 1 if any(verdict.word in (MISSED, UNSURE) for verdict in verdicts) else 0
+
+
+def _put_back(patch: Patch, base: Path, trials: int) -> Verdict:
+    """Run trials in a copy with one fault until one breaks a promise."""
+    tree = base.with_name(patch.name)
+    shutil.copytree(base, tree)
+    try:
+        patches.apply(patch, tree)
+        with step(f"{trials} trials with {patch.name}"):
+            return _judge(patch, trials, _find(tree, trials))
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)
+
+
+def _find(tree: Path, trials: int) -> subprocess.CompletedProcess[str]:
+    words = ["-m", "hack.simulation", "--find", str(trials), "--seed", "0", "--workers", "1", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    return subprocess.run([sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True,
+                          timeout=_PATIENCE, check=False)  # fmt: skip
+
+
+def _judge(patch: Patch, trials: int, ended: subprocess.CompletedProcess[str]) -> Verdict:
+    try:
+        found = json.loads(ended.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        return Verdict(patch, UNSURE, ended.stderr[-500:])
+    if found is None:
+        return Verdict(patch, MISSED, f"{trials} trials break no promise")
+    return Verdict(patch, UNSURE if found["fault"] else FOUND, f"seed {found['seed']}: {found['text']}")
+
+
+def report(verdicts: Sequence[Verdict]) -> str:
+    """A table."""
+    rows = [(verdict.word, verdict.patch.name, verdict.text) for verdict in verdicts]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{word.ljust(widths[0])}  {name.ljust(widths[1])}  {text}".rstrip() for word, name, text in rows]
+    count = sum(verdict.word == FOUND for verdict in verdicts)
+    return "\n".join([*lines, f"{count} of {len(verdicts)} faults found"])
