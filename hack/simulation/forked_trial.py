@@ -18,8 +18,6 @@ from hack.simulation import virtualtime
 
 ANY = "any"  # stands for each rule
 _PATIENCE = 1_800.0  # seconds for one trial
-# Garbage is collected after so many new objects: a trial ends soon, and much of its state lives for long.
-_OBJECTS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,6 @@ def prepare() -> None:
 
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_OBJECTS, 20, 50)
 
 
 def run_each(requests: Iterable[Request], at_once: int) -> Iterator[Result]:

@@ -25,8 +25,13 @@ _PATIENCE = 7_200.0  # seconds for the trials of one fault
 _ONE_TENANT = "each job here is valid, of one tenant, and names no object of his"
 _NO_PEOPLE = "nobody here asks for a worker's logs, commands or ports"
 _NO_VALIDATION = "the worker's template here is a plain one, and the manager's gate is there"
+_RESYNC = "a resync finds it within a minute, and no promise here is for less"
 BLIND = {
     "clone-is-the-next-leader": "no trial restores the manager from a backup, so there is one manager",
+    "deaf-to-copies": _RESYNC,
+    "deaf-to-heads": _RESYNC,
+    "deaf-to-room": _RESYNC,
+    "deaf-to-who-queues-behind": "nobody here queues for the manager's quota",
     "foreign-secret-copied": _ONE_TENANT,
     "grant-for-a-namesake": _NO_PEOPLE,
     "grant-without-end": _NO_PEOPLE,
@@ -69,7 +74,7 @@ def _put_back(patch: Patch, base: Path, trials: int) -> Verdict:
     try:
         patches.apply(patch, tree)
         with step(f"{trials} trials with {patch.name}"):
-            return _judge(patch, trials, _find(tree, trials))
+            return judge(patch, trials, _find(tree, trials))
     finally:
         shutil.rmtree(tree, ignore_errors=True)
 
@@ -81,7 +86,8 @@ def _find(tree: Path, trials: int) -> subprocess.CompletedProcess[str]:
                           timeout=_PATIENCE, check=False)  # fmt: skip
 
 
-def _judge(patch: Patch, trials: int, ended: subprocess.CompletedProcess[str]) -> Verdict:
+def judge(patch: Patch, trials: int, ended: subprocess.CompletedProcess[str]) -> Verdict:
+    """Say what `--find` told of a fault."""
     try:
         found = json.loads(ended.stdout.splitlines()[-1])
     except (ValueError, IndexError):

@@ -1,6 +1,7 @@
 """One trial: a world on virtual time, the plan of a seed, and what came of it."""
 
 import asyncio
+import gc
 import logging
 import math
 import random
@@ -19,6 +20,9 @@ from hack.simulation.world import Shape, World
 
 _JOBS_END = 240.0  # seconds before the end of a trial
 WARM_UP = 30.0
+# Garbage is collected by virtual time: what it ends, such as an abandoned generator, ends at the same time in each
+# trial of a seed.
+_COLLECT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,10 @@ def play(
     world = World(loop, seed, shape, trace)
     faults = Faults(world)
     promises = Promises(world, faults)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    loop.call_later(_COLLECT_SECONDS, _collect_garbage, loop)
     main = loop.create_task(_play(world, faults, promises, events, seconds))
     trace.on_violation = lambda rule: main.cancel() if until in (rule, ANY) else None
     if longest < math.inf:
@@ -88,6 +96,11 @@ def play(
         seed, trace.now() / 3600, trace.digest, loop.steps, world.network.requests, trace.count,
         time.process_time() - began, events, trace.violations, list(trace.lines),
     )  # fmt: skip
+
+
+def _collect_garbage(loop: virtualtime.Loop) -> None:
+    gc.collect()
+    loop.call_later(_COLLECT_SECONDS, _collect_garbage, loop)
 
 
 async def _play(world: World, faults: Faults, promises: Promises, events: list[Event], length: float) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from hack.lab.base.paths import REPO
+from hack.mutants import patch as patches
+from hack.simulation import mutants
 
 _CUT = "Event(1, 60, 'cut', 'east', 400, 0.1)"
 _JOB = "Event(0, 5, 'job', '', 470, 0.7)"
@@ -138,3 +140,21 @@ def test_a_trial_that_dies_is_told() -> None:
     assert "SystemExit: 3" in forked(
         call, "import sys\nfrom hack.simulation import trial\ntrial.run = lambda *_, **__: sys.exit(3)"
     )
+
+
+def test_each_fault_that_no_trial_sees_has_a_patch() -> None:
+    assert set(mutants.BLIND) < {patch.name for patch in patches.every()}
+
+
+@pytest.mark.parametrize(
+    ("printed", "word"),
+    [
+        ("null\n", mutants.MISSED),
+        ('{"seed": 3, "hours": 0.1, "fault": "", "text": "no leader"}\n', mutants.FOUND),
+        ('{"seed": 3, "hours": 0.0, "fault": "it ended with 9", "text": "it ended with 9"}\n', mutants.UNSURE),
+        ("", mutants.UNSURE),
+    ],
+)
+def test_the_verdict_of_a_fault_that_was_put_back(printed: str, word: str) -> None:
+    patch = patches.every()[0]
+    assert mutants.judge(patch, 4, subprocess.CompletedProcess([], 0, printed, "")).word == word
