@@ -112,6 +112,7 @@ class Loop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self._thread_id: int | None = None  # asyncio's own, which says that it runs
         self.steps = 0  # callbacks and parts of tasks that have run
         self._due: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
