@@ -52,7 +52,7 @@ def print_document(
         return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(api_error_message(error), EXIT_ERROR)
-    print_text(render(document) if args.output == "table" else format_document(document, args.output))
+    print_text(format_document(document, args.output) if args.output in ("json", "yaml") else render(document))
     return code(document)
 
 

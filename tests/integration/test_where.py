@@ -1,4 +1,4 @@
-"""`rayspan where`, `why`, `watch` and `top` are right, for a user who may view only one namespace of the manager.
+"""`rayspan list`, `where`, `why`, `watch` and `top` are right, for a user who may view only one namespace of the manager.
 
 It runs the commands as processes. No plan is made here: the deployed controller is parked while these tests run.
 """
@@ -69,6 +69,12 @@ def test_a_gang_that_runs_is_shown_to_who_may_view_its_namespace(
     assert all(one["ready"] and one["phase"] == "Running" for one in found["nodes"])
     assert found["placement"]["name"] == stage.placement("pi")["metadata"]["name"]
     assert len(found["notes"]) == 2, "WorkerClusters and AdmissionChecks are for administrators"
+
+    (row,) = _json(scientist, "list")["jobs"]
+    assert (row["name"], row["outcome"], row["workers"], row["where"]) == ("pi", "Runs", "4 of 4", "2 east, 2 west")
+    assert _ask(scientist, "list", "-o", "name").stdout == "raycluster.ray.io/pi\n"
+    everywhere = _ask(scientist, "list", "-A")
+    assert everywhere.returncode == 0 and "You may not read rayclusters here" in everywhere.stdout
 
     zones = {
         one["cluster"]: one["zone"] for one in _json(stage.manager.kubeconfig, "where", "pi", "-n", stage.name)["nodes"]
@@ -155,6 +161,8 @@ def test_one_that_waits_for_room_says_what_is_missing(stage: Stage, running: Con
         {"stage": "AdmissionCheck", "state": "ok"},
         {"stage": "Placement", "state": "Waits"},
     ]
+    (row,) = _json(stage.manager.kubeconfig, "list", "-n", stage.name)["jobs"]
+    assert (row["outcome"], row["workers"], row["sentence"]) == ("Waits", "0 of 4", found["link"]["sentence"])
     assert found["plan"] is None and found["planProblem"], "the Service has no endpoint now"
     told = _ask(stage.manager.kubeconfig, "why", "pi", "-n", stage.name)
     assert "Waits: 4 workers needed at once, 2 fit now" in told.stdout and "No plan is shown: " in told.stdout

@@ -1,4 +1,4 @@
-"""Verbs about jobs: plan, where, why, watch and render."""
+"""Verbs about jobs: plan, list, where, why, watch and render."""
 
 import argparse
 from typing import Final
@@ -50,6 +50,27 @@ The job counts as the newest of its priority. A priority class (label {names.PRI
 only if another job already has it; otherwise the priority counts as 0. All worker groups count as remote.
 
 exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 the controller gave no plan
+"""
+_LIST_DESCRIPTION = """\
+List the RayJobs, RayClusters and RayServices that have a queue, with their state and the clusters of their workers.
+"""
+_LIST_EPILOG = """\
+example:
+  kubectl rayspan list
+  NAME      KIND         QUEUE   STATE   WORKERS   CLUSTERS         AGE
+  train     RayJob       ray     Runs    4/4       2 east, 2 west   12m
+  tune      RayJob       ray     Waits   0/6       -                3m
+  serving   RayService   ray     Runs    2/2       2 east           4d
+
+columns:
+  STATE     Runs, Waits, Refused, Done or Failed, as `kubectl rayspan why` says it; `-o wide` adds its sentence
+  WORKERS   those with quota in a worker cluster, of those that the job wants
+  CLUSTERS  where these workers are
+
+A RayCluster that a RayJob or a RayService owns has no row of its own. This command reads only the manager cluster, with
+your rights: the ClusterRole view in the namespace is enough. The output names what could not be read.
+
+exit code: 0 the jobs are listed, 2 the command line is wrong, 1 the manager cluster cannot be reached
 """
 _WHERE_DESCRIPTION = """\
 Show where the head and the workers of a RayJob or RayCluster run, and their state. For a RayService, show those of the
@@ -166,6 +187,7 @@ exit code: 0 all pods can run in a worker cluster, 3 some of them are rejected, 
 def add(verbs: VerbParsers) -> None:
     """Add the verbs and their options."""
     _add_plan(verbs)
+    _add_list(verbs)
     add_job_options(
         add_verb(verbs, "where", _run_where, "show where the workers of a job run", _WHERE_DESCRIPTION, _WHERE_EPILOG)
     )
@@ -196,6 +218,22 @@ def _add_plan(verbs: VerbParsers) -> None:
     add_manager_login(verb)
 
 
+def _add_list(verbs: VerbParsers) -> None:
+    verb = add_verb(verbs, "list", _run_list, "list jobs, their states and clusters", _LIST_DESCRIPTION, _LIST_EPILOG)
+    scope = verb.add_mutually_exclusive_group()
+    scope.add_argument("-n", "--namespace", default="", help="namespace of the jobs (default: the context's)")
+    scope.add_argument("-A", "--all-namespaces", action="store_true", help="list the jobs of all namespaces")
+    verb.add_argument("-l", "--selector", default="", help="label selector of the jobs, such as team=vision")
+    verb.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "wide", "name", "json", "yaml"),
+        default="table",
+        help="output format (default: table)",
+    )
+    add_manager_login(verb)
+
+
 def _add_render(verbs: VerbParsers) -> None:
     summary = "show how a worker pod would change in a worker cluster, and why"
     verb = add_verb(verbs, "render", _run_render, summary, _RENDER_DESCRIPTION, _RENDER_EPILOG)
@@ -221,6 +259,12 @@ def _run_plan(args: argparse.Namespace) -> int:
     from adapter.cli import plan
 
     return plan.main(args)
+
+
+def _run_list(args: argparse.Namespace) -> int:
+    from adapter.cli import job_table
+
+    return job_table.main(args)
 
 
 def _run_where(args: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ _LIGHT = {
     "adapter.cli.terminal",
 }
 VERBS = (
-    *("plan", "where", "why", "watch", "render"),
+    *("plan", "list", "where", "why", "watch", "render"),
     *("logs", "exec", "port-forward", "cp"),
     *("top", "check", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),
@@ -112,6 +112,7 @@ _READS_POLICIES: Final = {"pydantic", "pydantic_core", "annotated_types", "typin
     ("words", "more"),
     [
         ("where name", set()),
+        ("list", set()),
         ("top", _READS_POLICIES),
         *(
             pytest.param(words, more, marks=pytest.mark.long)

@@ -356,7 +356,7 @@ async def test_trouble_is_one_sentence(
     assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
-@pytest.mark.parametrize("verb", ["where", "why", "top", "check"])
+@pytest.mark.parametrize("verb", ["list", "where", "why", "top", "check"])
 def test_help_has_an_example_and_the_exit_codes(verb: str) -> None:
     words = [sys.executable, "-m", "adapter", verb, "--help"]
     text = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
