@@ -27,9 +27,9 @@ def test_the_readme_links_each_page(page: str) -> None:
     assert f"](docs/{page})" in README
 
 
-def test_the_readme_has_six_limits_and_two_entrances() -> None:
+def test_the_readme_has_five_limits_and_two_entrances() -> None:
     limits = README.partition("## Limits")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 6
+    assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 5
     doors = README.partition("## Where to start")[2].partition("\n## ")[0]
     assert re.findall(r"^\|[^|]*\| \[(\S+)\]\(", doors, re.MULTILINE) == [*_DOORS]
 
