@@ -112,7 +112,7 @@ def portability_warnings(
             )
             warnings |= dict.fromkeys(of_params)
     for name, template in templates.items():
-        of_template = pod_warnings.template_warnings(template, own_services, settings)
+        of_template = pod_warnings.template_warnings(template, own_services, settings, workload.namespace)
         warnings |= {f"worker group {printable(name)}: {warning}": None for warning in of_template}
     return [*islice(warnings, pod_warnings.MAX_WARNINGS)]
 

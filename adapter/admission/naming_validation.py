@@ -18,7 +18,7 @@ from adapter.objects.required_objects import (
     unnamed_objects,
     unnamed_reason,
 )
-from adapter.objects.specs import PodMapping
+from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Raw, key_of
 
 _MAX_CLUSTERS = 3  # in one sentence
@@ -27,6 +27,7 @@ _ALTERNATIVES: Mapping[RequiredKind, str] = {
     "serviceAccountToken": "remove the source",
     "persistentVolumeClaim": "use emptyDir or object storage",
     "hostPath": "use emptyDir or object storage",
+    "runtimeClass": "remove it to use the default runtime there",
 }
 
 
@@ -49,7 +50,10 @@ def naming_problems(
 ) -> Iterator[str]:
     """A fragment for each object that no cluster names, or one fragment if no cluster names all; none if one does."""
     required = tuple(required)
-    unnamed = {cluster: unnamed_objects(required, mapping, namespace) for cluster, mapping in mappings.items()}
+    unnamed = {
+        cluster: unnamed_objects(required, mapping, namespace)
+        for cluster, mapping in (mappings or {"": NO_MAPPING}).items()
+    }
     if not required or not all(unnamed.values()):
         return
     nowhere = [needed for needed in required if all(needed in objects for objects in unnamed.values())]

@@ -11,10 +11,11 @@ from typing import Any, Final
 from adapter import names
 from adapter.admission import size_limits
 from adapter.objects import ray_start
+from adapter.objects.named_objects import NamedObject, find_object
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.service_names import ServiceName, find_service_names
 from adapter.objects.topology_request import manager_topology_warning
-from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field
+from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field, text_list
 
 MAX_WARNINGS: Final = 8  # of one job: more have a common cause
 _MAX_VALUE_LENGTH: Final = 128  # a Service's whole name has up to 140 characters
@@ -30,16 +31,30 @@ _OTHER_DNS: Final = (
 class PodSettings:
     """What every WorkerCluster of a policy sets in `spec.pods`."""
 
-    scheduler: bool = False
+    schedulers: tuple[tuple[NamedObject, ...], ...] = ()  # of each cluster: those whose pods have one there
     registries: bool = False
 
     @classmethod
     def of_clusters(cls, clusters: Iterable[Raw]) -> "PodSettings":
         pods = [mapping_field(mapping_field(raw, "spec"), "pods") for raw in clusters]
         return cls(
-            bool(pods) and all(text_field(settings, "schedulerName") for settings in pods),
+            tuple(map(_schedulers_of, pods)),
             bool(pods) and all(mapping_field(settings, "imageRegistries") for settings in pods),
         )
+
+    def sets_scheduler(self, scheduler: str, namespace: str) -> bool:
+        """Whether each cluster has a scheduler for the pods of a namespace that name this one."""
+        found = [find_object(entries, scheduler, namespace) for entries in self.schedulers]
+        return bool(found) and None not in found
+
+
+def _schedulers_of(settings: Raw) -> tuple[NamedObject, ...]:
+    if text_field(settings, "schedulerName"):
+        return (NamedObject(name="*"),)
+    return tuple(
+        NamedObject(name=text_field(entry, "name"), namespaces=text_list(entry, "namespaces"))
+        for entry in mapping_list(settings, "schedulers")
+    )
 
 
 def start_param_warnings(path: str, group: WorkerGroup, namespace: str, own_services: Iterable[str]) -> Iterator[str]:
@@ -66,7 +81,7 @@ def start_param_warnings(path: str, group: WorkerGroup, namespace: str, own_serv
 
 
 def template_warnings(
-    template: Raw, own_services: Iterable[str] = (), settings: PodSettings = PodSettings()
+    template: Raw, own_services: Iterable[str] = (), settings: PodSettings = PodSettings(), namespace: str = ""
 ) -> Iterator[str]:
     """Warn of a pod template's fields; nothing about an oversized one, which is rejected."""
     if next(size_limits.template_excesses(template), ""):
@@ -78,11 +93,12 @@ def template_warnings(
             yield from _container_warnings(where, container, own_services, settings)
     if topology := manager_topology_warning(template):
         yield topology
-    if not settings.scheduler and (scheduler := text_field(spec, "schedulerName")) not in _DEFAULT_SCHEDULERS:
+    scheduler = text_field(spec, "schedulerName")
+    if scheduler not in _DEFAULT_SCHEDULERS and not settings.sets_scheduler(scheduler, namespace):
         yield (
             f"spec.schedulerName is {printable(scheduler)}: it is removed in worker clusters, and with it that "
             "scheduler's gangs and queues; Rayspan starts the workers together by their quota, and for a scheduler "
-            "there set spec.pods.schedulerName on every WorkerCluster of the policy"
+            "there set spec.pods.schedulerName on every WorkerCluster of the policy, or name it in spec.pods.schedulers"
         )
 
 

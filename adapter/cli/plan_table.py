@@ -60,7 +60,13 @@ def _reason_cell(cluster: Mapping[str, Any]) -> str:
     groups = ", ".join(f"{count} of {name}" for name, count in cluster.get("groups", {}).items())
     limit = f"no more fit: {cluster['reason']}" if cluster["chosen"] and cluster["reason"] else cluster["reason"]
     preemption = "others must be preempted" if cluster.get("preempts") else ""
-    return "; ".join(filter(None, (groups, preemption, limit))) or _EMPTY_CELL
+    renamed = "" if cluster["reason"] else _other_names(cluster.get("resourceNames", {}))
+    return "; ".join(filter(None, (groups, preemption, limit, renamed))) or _EMPTY_CELL
+
+
+def _other_names(renames: Mapping[str, str]) -> str:
+    """The names of resources there that differ from the manager's; a reason has them."""
+    return " and ".join(f"{name} is {renamed} there" for name, renamed in renames.items())
 
 
 def _verdict_lines(plan: PlanDocument) -> str:

@@ -163,7 +163,7 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
         "without the manager's node labels, and with the label names used there",
     ),
     (
-        r"^spec\.(nodeSelector|tolerations|serviceAccountName|schedulerName|runtimeClassName)",
+        r"^spec\.(nodeSelector|tolerations|serviceAccountName|schedulerName|runtimeClassName|priorityClassName)",
         ("added", "changed"),
         _POD_MAPPING_REASON,
     ),
@@ -210,6 +210,11 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
         rf"^spec\.initContainers\[{names.GCS_WAITER}\]\.resources",
         ("added", "changed"),
         "as much as the worker requests, so that a LimitRange there that takes the worker takes it; no more quota",
+    ),
+    (
+        rf"{_CONTAINER_PATH}\.resources\.(requests$|(limits|requests)\.[^/]+/)",
+        _ANY_CHANGE,
+        f"the resource has that name there: {_POD_MAPPING_REASON}",
     ),
     (
         rf"{_CONTAINER_PATH}\.terminationMessagePolicy$",

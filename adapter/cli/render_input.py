@@ -115,7 +115,7 @@ def _template_workers(
             *pod_warnings.start_param_warnings(
                 f"{path}.workerGroupSpecs[{index}]", job.cluster.groups[index], manifest.namespace, own_services
             ),
-            *pod_warnings.template_warnings(template, own_services, settings),
+            *pod_warnings.template_warnings(template, own_services, settings, manifest.namespace),
         ]
         problems = [
             *pod_validation.template_problems(template, manifest.namespace, mappings),

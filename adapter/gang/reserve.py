@@ -192,5 +192,5 @@ def not_admitted_reason(reservation: Reservation) -> Reason:
     if reservation.eviction_message:
         return Reason(names.ReasonCode.SHARE_EVICTED, f"its workers were stopped there: {reservation.eviction_message}")
     if reservation.reserved_at is None:
-        return Reason(names.ReasonCode.QUOTA_PENDING, reservation.message)
+        return Reason(names.ReasonCode.QUOTA_PENDING, reservation.quota_message)
     return Reason(names.ReasonCode.CHECK_PENDING, "an admission check there is pending")

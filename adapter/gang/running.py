@@ -315,7 +315,7 @@ def _loss_reason(gang: Gang, placement: Placement, share: Share, reservation: Re
     if reservation.eviction_message:
         return f"its workers were stopped there: {reservation.eviction_message}"
     # In its queue it would wait, while other clusters may have capacity.
-    return f"it lost its quota there: {reservation.message}"
+    return f"it lost its quota there: {reservation.quota_message}"
 
 
 def _unreachable_loss_reason(gang: Gang, placement: Placement, share: Share) -> str:

@@ -15,7 +15,7 @@ _MAX_PATH_LENGTH = 4096  # Linux's PATH_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedObject:
-    """An entry of `spec.pods.serviceAccounts` or `spec.pods.persistentVolumeClaims`."""
+    """An entry of a list of names in `spec.pods`, such as `serviceAccounts`."""
 
     name: str  # in the pod; `*`: any
     renamed: Annotated[str, Field(alias="as")] = ""  # in the worker cluster; empty: the same name

@@ -1,6 +1,7 @@
 """What a pod needs of its worker cluster, and whether the WorkerCluster names it.
 
 A pod may use a service account, a claim or a host path of a worker cluster only if the administrator named it there.
+Of RuntimeClasses he need not name any; if he names some, a pod may use only these.
 """
 
 import json
@@ -18,12 +19,13 @@ _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y",
 _MAX_REASONS = 4  # in one sentence
 _MAX_NAME_LENGTH = 253  # of an object
 
-RequiredKind = Literal["serviceAccount", "serviceAccountToken", "persistentVolumeClaim", "hostPath"]
+RequiredKind = Literal["serviceAccount", "serviceAccountToken", "persistentVolumeClaim", "hostPath", "runtimeClass"]
 _LISTS: dict[RequiredKind, tuple[str, str]] = {  # the list of spec.pods, and the key of its entries
     "serviceAccount": ("serviceAccounts", "name"),
     "serviceAccountToken": ("serviceAccounts", "name"),
     "persistentVolumeClaim": ("persistentVolumeClaims", "name"),
     "hostPath": ("hostPaths", "prefix"),
+    "runtimeClass": ("runtimeClasses", "name"),
 }
 
 
@@ -54,6 +56,8 @@ def required_objects(spec: Raw) -> tuple[RequiredObject, ...]:
     account = account_of(spec)
     field = "serviceAccountName" if spec.get("serviceAccountName") else "serviceAccount"
     own = [RequiredObject("serviceAccount", f"spec.{field}", account)] if account else []
+    if runtime := str(spec.get("runtimeClassName") or ""):
+        own.append(RequiredObject("runtimeClass", "spec.runtimeClassName", runtime))
     return (*own, *(needed for volume in spec.get("volumes") or () for needed in _volume_objects(volume, account)))
 
 
@@ -81,6 +85,10 @@ def _is_named(needed: RequiredObject, mapping: PodMapping, namespace: str) -> bo
         return find_object(mapping.claims, needed.name, namespace) is not None
     if needed.kind == "hostPath":
         return find_path(mapping.host_paths, needed.name, namespace) is not None
+    if needed.kind == "runtimeClass":
+        # A list bounds what pods may use; without one, the admission of the cluster decides.
+        is_open = not mapping.runtime_classes or bool(mapping.runtime_class)
+        return is_open or find_object(mapping.runtime_classes, needed.name, namespace) is not None
     # The account that replaces all others is no reason for a token with an audience of the user's choice.
     replaced = needed.kind == "serviceAccount" and mapping.service_account
     return bool(replaced) or find_object(mapping.service_accounts, needed.name, namespace) is not None

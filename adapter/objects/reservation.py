@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from adapter import names
+from adapter.objects.extended_resources import describe_names, read_names
 from adapter.objects.placement import ShareKey
+from adapter.objects.reason import clause
 from adapter.objects.unstructured import (
     Raw,
     annotation,
@@ -56,6 +58,8 @@ class Reservation:
     usage: Mapping[str, Raw] = field(default_factory=dict)  # role -> resourceUsage of all of its pods
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> Ray labels of its flavors
     pod_group: str = ""  # the Volcano PodGroup of its pods; empty: none
+    # The manager's names of its extended resources -> its own, as when it was created.
+    resource_names: Mapping[str, str] = field(default_factory=dict)
     # Since when its Kueue counts the time in which not all of its pods are ready; None: all are, or it does not count.
     pods_unready_since: datetime | None = None
     pods_ready_timeout: timedelta = timedelta(minutes=30)  # after which its Kueue evicts it then
@@ -71,6 +75,12 @@ class Reservation:
     def workers(self) -> int:
         """The number of workers that it requests quota for."""
         return sum(self.counts.values())
+
+    @property
+    def quota_message(self) -> str:
+        """Its Kueue's message, with the manager's names of the resources that have another name there."""
+        other_names = describe_names(self.resource_names)
+        return f"{clause(self.message)}; {other_names}" if self.message and other_names else self.message
 
     @property
     def is_unprocessed(self) -> bool:
@@ -139,6 +149,7 @@ def parse_reservation(cluster: str, raw: Raw) -> Reservation:
         flavors=_assigned_flavors((raw.get("status") or {}).get("admission") or {}),
         usage=_resource_usage((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
+        resource_names=read_names(annotation(raw, names.RESOURCE_NAMES_ANNOTATION)),
         pods_unready_since=pods_unready_since(raw),
         requested_priority=_parse_priority(annotation(raw, names.PRIORITY_ANNOTATION)),
         eviction_message=str(condition(raw, names.EVICTED).get("message") or "evicted")

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +26,7 @@ from pydantic import (
 )
 
 from adapter import names
+from adapter.objects.extended_resources import is_extended_resource
 from adapter.objects.named_objects import NamedObject, NamedPath
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
@@ -135,6 +137,23 @@ class HeadSpec(_Spec):
 _StringMap = Mapping[str, str]
 
 
+def _check_resources(resources: _StringMap) -> _StringMap:
+    """Raise ValueError if a name is no extended resource's, or if a value would be renamed again."""
+    for name in (*resources, *resources.values()):
+        if not is_extended_resource(name):
+            raise ValueError(f"{name!r} is not the name of an extended resource such as nvidia.com/gpu")
+    if renamed_twice := sorted(resources.keys() & set(resources.values())):
+        raise ValueError(f"{renamed_twice[0]!r} is a name in the manager and one there: use other names")
+    return resources
+
+
+def _check_priority_classes(entries: tuple[NamedObject, ...]) -> tuple[NamedObject, ...]:
+    """Raise ValueError for `*`: the manager's default class would count, and any class of the system."""
+    if any(entry.name == "*" for entry in entries):
+        raise ValueError("'*' is no priority class: name each class")
+    return entries
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMapping:
     """Changes to worker pods in a cluster (`spec.pods`); empty fields change nothing."""
@@ -148,9 +167,19 @@ class PodMapping:
     labels: _StringMap = field(default_factory=dict)
     annotations: _StringMap = field(default_factory=dict)
     env: _StringMap = field(default_factory=dict)  # of Ray's container
+    # The manager's name of an extended resource -> its name there.
+    extended_resources: Annotated[_StringMap, Field(alias="extendedResources"), AfterValidator(_check_resources)] = (
+        field(default_factory=dict)
+    )
     # What pods may use of the cluster, beside what they bring; service_account replaces accounts that are not listed.
     service_accounts: Annotated[tuple[NamedObject, ...], Field(alias="serviceAccounts")] = ()
     claims: Annotated[tuple[NamedObject, ...], Field(alias="persistentVolumeClaims")] = ()
+    # Without entries every RuntimeClass is kept; a scheduler or a priority class without an entry is removed.
+    runtime_classes: Annotated[tuple[NamedObject, ...], Field(alias="runtimeClasses")] = ()
+    schedulers: tuple[NamedObject, ...] = ()
+    priority_classes: Annotated[
+        tuple[NamedObject, ...], Field(alias="priorityClasses"), AfterValidator(_check_priority_classes)
+    ] = ()
     host_paths: Annotated[tuple[NamedPath, ...], Field(alias="hostPaths")] = ()
 
 

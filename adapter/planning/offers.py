@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from adapter.objects.extended_resources import describe_names
 from adapter.objects.pod_requests import UNLIMITED
 from adapter.objects.unstructured import printable
 from adapter.planning.plan_request import (
@@ -17,6 +18,7 @@ from adapter.planning.plan_request import (
     pod_spec_in,
     queue_name,
     request_in,
+    resource_names_in,
     scheduling_hash_in,
     uncovered_in,
     uncovered_note,
@@ -108,6 +110,12 @@ class Offers:
         return self._cached_offer(candidate, path, group, self.request.reclaims_quota)
 
     def shortage_reason(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
+        """Why not all pods of a group fit, with both names of the extended resources that have two."""
+        reason = self._shortage_text(candidate, path, group)
+        other_names = describe_names(resource_names_in(replace(self.request, groups=(group,)), candidate))
+        return "; ".join(filter(None, (reason, other_names))) if reason else ""
+
+    def _shortage_text(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
         if mismatch := _mismatch_reason(self.request, candidate, group):
             return mismatch
         capacity = self._flavor_capacity(candidate, path, group)

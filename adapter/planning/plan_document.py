@@ -13,7 +13,15 @@ from adapter.objects.placement import Share, Verdict
 from adapter.objects.pod_requests import CPU, PODS, Resources, format_quantity
 from adapter.planning import planner, strategy
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, GangRequest, counted_request_in, filter_reason, queue_name
+from adapter.planning.plan_request import (
+    Candidate,
+    GangRequest,
+    counted_request_in,
+    filter_reason,
+    queue_name,
+    request_in,
+    resource_names_in,
+)
 from adapter.planning.planner import GangPlan
 from adapter.quota import cohort
 from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules
@@ -74,7 +82,11 @@ def planned_document(
             cluster_order.index(candidate.name) if candidate.name in cluster_order else len(cluster_order)
         ),
     )
-    costs = {name: _share_cost(request, share, prices.get(name, {})) for name, share in shares.items()}
+    costs = {
+        candidate.name: _share_cost(request, candidate, shares[candidate.name], prices.get(candidate.name, {}))
+        for candidate in candidates
+        if candidate.name in shares
+    }
     return {
         **about,
         "strategy": request.strategy,
@@ -125,7 +137,7 @@ def _cluster_entry(
     share: Share | None,
     cost: Decimal | None,
 ) -> PlanJson:
-    scarce = scarcest_quota(request, candidate)
+    scarce, renames = scarcest_quota(request, candidate), resource_names_in(request, candidate)
     groups = {group.name: group.count for group in share.groups} if share else {}
     return {
         "asked": cluster_order.index(candidate.name) + 1 if candidate.name in cluster_order else None,
@@ -139,6 +151,7 @@ def _cluster_entry(
         **({"groups": groups} if len(request.groups) > 1 and groups else {}),
         **({"preempts": True} if share and share.preempts else {}),
         "reason": verdict.reason,
+        **({"resourceNames": dict(renames)} if renames else {}),
         "pricePerHour": None if cost is None else format_money(cost),
         "scarcest": _quota_entry(scarce) if scarce else None,
         "quota": [_quota_entry(row) for row in quota_rows(request, candidate)],
@@ -151,8 +164,8 @@ def _quota_entry(row: QuotaRow) -> PlanJson:
     return {"flavor": row.flavor, "resource": row.resource, **texts}
 
 
-def _share_cost(request: GangRequest, share: Share, prices: Prices) -> Decimal | None:
-    requests = {group.name: group.request for group in request.groups}
+def _share_cost(request: GangRequest, candidate: Candidate, share: Share, prices: Prices) -> Decimal | None:
+    requests = {group.name: request_in(candidate, group) for group in request.groups}
     return hourly_cost(prices, [(requests[part.name], part.count) for part in share.groups])
 
 

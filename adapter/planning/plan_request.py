@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.placement import Share
+from adapter.objects.pod_requests import pod_requests
 from adapter.objects.required_objects import RequiredObject, unnamed_objects, unnamed_reason
 from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.topology_request import TopologyRequest
@@ -22,6 +23,7 @@ from adapter.quota.node_capacity import NodeIndex
 from adapter.quota.tree import QuotaTree, Resources
 from adapter.rewrite import pod_mapping
 from adapter.rewrite.dry_run_pod import DryRunResult
+from adapter.rewrite.resource_names import rename_resources
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 GangMode = Literal["AllOrNothing", "SameCluster", "BestEffort"]
@@ -161,8 +163,19 @@ def pod_spec_in(candidate: Candidate, group: GroupRequest) -> Raw:
 
 
 def request_in(candidate: Candidate, group: GroupRequest) -> Resources:
-    dry_run = _accepted_dry_run(candidate, group)
-    return dry_run.request if dry_run else group.request
+    dry_run, renames = _accepted_dry_run(candidate, group), candidate.pod_mapping.extended_resources
+    if dry_run:
+        return dry_run.request
+    if renames.keys().isdisjoint(group.request):
+        return group.request
+    return pod_requests(rename_resources(group.pod_spec, renames))
+
+
+def resource_names_in(request: GangRequest, candidate: Candidate) -> Mapping[str, str]:
+    """The names in the manager and there of the gang's extended resources that have two."""
+    renames = candidate.pod_mapping.extended_resources
+    requested = {name for group in request.groups for name in group.request}
+    return {name: renamed for name, renamed in renames.items() if name in requested}
 
 
 def answers_in(request: GangRequest, candidate: Candidate) -> QueueAnswers:

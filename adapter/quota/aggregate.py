@@ -5,7 +5,7 @@ other quota. An unreachable cluster makes the sum a lower bound: the quota may g
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapter import names
@@ -22,6 +22,7 @@ PatchOperation = dict[str, Any]
 class WorkerQueues:
     local_queues: Collection[Raw]
     cluster_queues: Mapping[str, Raw]
+    resource_names: Mapping[str, str] = field(default_factory=dict)  # the manager's name -> the cluster's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def quota_changes(
     """Compare the ClusterQueue's nominal quota in that flavor with the sum of the worker queues, by resource.
 
     The worker queues are those behind LocalQueues with a key in `served`; each queue counts once, with all its flavors.
+    A cluster's quota of a resource counts under each name that the manager has for it.
     `workers` are the policy's clusters, None for an unreachable one.
     """
     keys = set(served)
@@ -140,7 +142,7 @@ def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str
                 total[resource] = total.get(resource, 0) + amount
     except UNREADABLE:
         return None  # an unreadable queue must not count as zero
-    return total
+    return total | {name: total.get(renamed, 0) for name, renamed in worker.resource_names.items()}
 
 
 def _nominal_quotas(queue: Raw) -> Iterable[tuple[str, int]]:

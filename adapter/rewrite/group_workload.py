@@ -13,11 +13,13 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import api_messages
+from adapter.objects.extended_resources import format_names
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
 from adapter.objects.topology_request import read_topology_request
 from adapter.objects.unstructured import Key, Raw, meta
-from adapter.rewrite import gcs_waiter, request_floor, stripping
+from adapter.rewrite import gcs_waiter, object_names, request_floor, stripping
 from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
+from adapter.rewrite.resource_names import requested_names
 from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin_annotations, origin_labels
 
 _GCS_WAITER_FLOOR = {names.GCS_WAITER: GCS_WAITER_RESOURCES}
@@ -35,14 +37,18 @@ def role_of_group(group: str) -> str:
     return hashlib.sha256(group.lower().encode()).hexdigest()[:8]
 
 
-def reserved_template(template: Raw, target: Target, *, admitted_spec: Raw | None = None) -> dict[str, Any]:
+def reserved_template(
+    template: Raw, target: Target, *, namespace: str = "", admitted_spec: Raw | None = None
+) -> dict[str, Any]:
     """Turn a worker group's podset template (manager) into the one that the group Workload requests quota for.
 
     The result must never request less than the later pods: Kueue ungates them by role and count alone
     (kueue:pod_controller.go, group sync). `admitted_spec` is the spec from a dry run. Where admission lowers a request,
     the template's request stays: a policy may lower the next pod less, or not at all.
     """
-    spec = stripping.portable_spec(template.get("spec") or {}, target)
+    manager_spec = template.get("spec") or {}
+    spec = stripping.portable_spec(manager_spec, target)
+    spec = object_names.with_class_names(spec, manager_spec, target.pods, namespace)
     inits = spec.get("initContainers") or ()
     added = not any(container.get("name") == names.GCS_WAITER for container in inits)
     if admitted_spec:
@@ -100,11 +106,12 @@ def build_workload(
         names.GROUP_WORKLOAD_ANNOTATION: "true",
         names.PRIORITY_ANNOTATION: str(capped or 0),
         **pod_group_annotations(pod_group_name(target)),
+        **_resource_annotations(target, groups),
     }
     metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
     known = dry_run_templates or {}
     podsets = [
-        _build_podset(group, count, known.get(group) or reserved_template(template, target))
+        _build_podset(group, count, known.get(group) or reserved_template(template, target, namespace=namespace))
         | _topology_request(template)
         for group, count, template in groups
     ]
@@ -151,6 +158,14 @@ def _share_metadata(target: Target, namespace: str) -> dict[str, Any]:
         "labels": origin_labels(target),
         "annotations": origin_annotations(target),
     }
+
+
+def _resource_annotations(target: Target, groups: Sequence[tuple[str, int, Raw]]) -> dict[str, str]:
+    """The names of the share's extended resources: its later pods keep them when the WorkerCluster changes."""
+    renames = target.pods.extended_resources
+    renamed = [requested_names(template.get("spec") or {}, renames) for _, _, template in groups]
+    text = format_names(dict(pair for part in renamed for pair in part.items()))
+    return {names.RESOURCE_NAMES_ANNOTATION: text} if text else {}
 
 
 def _build_podset(group: str, count: int, template: Raw) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Gives the accounts, claims and host paths of a pod their names in the worker cluster, as its WorkerCluster says.
+"""Gives what a pod names of its cluster the names in the worker cluster, as its WorkerCluster says.
+
+These are accounts, claims, host paths, RuntimeClasses, schedulers and priority classes.
 
 What is not named stays in the spec, without the account; `admission.pod_validation` then rejects the pod.
 """
@@ -6,6 +8,7 @@ What is not named stays in the spec, without the account; `admission.pod_validat
 from collections.abc import Iterator
 from typing import Any
 
+from adapter.names import DEFAULT_SCHEDULER
 from adapter.objects.named_objects import find_object, find_path, name_in_cluster
 from adapter.objects.required_objects import account_of
 from adapter.objects.specs import PodMapping
@@ -16,7 +19,10 @@ _NO_PROPAGATION = "None"
 
 def apply_names(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> dict[str, Any]:
     """The remote pod's spec with the names of the worker cluster; `manager_spec` is that of the manager pod."""
-    named: dict[str, Any] = dict(spec)
+    named = with_class_names(spec, manager_spec, mapping, namespace)
+    priority_class = str(manager_spec.get("priorityClassName") or "")
+    if priority_class and (entry := find_object(mapping.priority_classes, priority_class, namespace)):
+        named["priorityClassName"] = name_in_cluster(entry, priority_class)
     account = account_of(manager_spec)
     if account and (entry := find_object(mapping.service_accounts, account, namespace)):
         named["serviceAccountName"] = name_in_cluster(entry, account)
@@ -28,6 +34,17 @@ def apply_names(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: st
     for kind in ("initContainers", "containers"):
         if read_only and named.get(kind):
             named[kind] = [_with_read_only_mounts(container, read_only) for container in named[kind]]
+    return named
+
+
+def with_class_names(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> dict[str, Any]:
+    """The spec with the RuntimeClass and the scheduler that are named; the share's template has these, too."""
+    fields = {"runtimeClassName": mapping.runtime_classes, "schedulerName": mapping.schedulers}
+    named: dict[str, Any] = dict(spec)
+    for field, entries in fields.items():
+        name = str(manager_spec.get(field) or "")
+        if name not in ("", DEFAULT_SCHEDULER) and (entry := find_object(entries, name, namespace)):
+            named[field] = name_in_cluster(entry, name)
     return named
 
 

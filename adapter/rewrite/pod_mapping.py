@@ -8,6 +8,7 @@ from typing import Any
 
 from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Raw
+from adapter.rewrite.resource_names import rename_resources
 
 _DOCKER_HUB = "docker.io"
 
@@ -27,7 +28,8 @@ def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
         **{kind: _map_containers(pod_spec.get(kind), mapping) for kind in ("initContainers", "containers")},
         "volumes": [_map_volume(volume, mapping) for volume in pod_spec.get("volumes") or ()],
     }
-    return {**pod_spec, **{key: value for key, value in new.items() if value}}
+    mapped = {**pod_spec, **{key: value for key, value in new.items() if value}}
+    return rename_resources(mapped, mapping.extended_resources)
 
 
 def with_env(container: Raw, mapping: PodMapping) -> Raw:

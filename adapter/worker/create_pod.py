@@ -80,7 +80,9 @@ def head_mirror_writes(worker: Worker, pod: Raw, placement: Placement, share_key
 def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: Slot) -> Raw:
     target, role = worker.clusters.targets[share.cluster], slot.role
     labels = {**reservation.ray_labels.get(role, {}), **target.labels}
-    pods = _with_reserved_selector(target.pods, reservation, role)
+    pods = replace(
+        _with_reserved_selector(target.pods, reservation, role), extended_resources=reservation.resource_names
+    )
     return rewriter.remote_pod(
         pod,
         head=worker.head.address,

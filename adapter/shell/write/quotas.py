@@ -59,7 +59,8 @@ class QuotaAggregator:
         member = self._fleet.caches().get(cluster)
         if member is None or not (member.local_queues.synced and member.cluster_queues.synced):
             return None
-        return WorkerQueues(list(member.local_queues), {key_of(raw)[1]: raw for raw in member.cluster_queues})
+        queues = {key_of(raw)[1]: raw for raw in member.cluster_queues}
+        return WorkerQueues(list(member.local_queues), queues, member.spec.pods.extended_resources)
 
     async def _write_changes(self, raw: Raw, changes: list[QuotaChange]) -> None:
         name, changes_text = key_of(raw)[1], "; ".join(map(str, changes))

@@ -42,6 +42,15 @@ def rejection(groups: list[Raw], clusters: Mapping[str, Raw], *, known: bool = T
         pytest.param([ACCOUNT], {"east": NAMES_ACCOUNT, "west": {}}, "", id="one cluster names it"),
         pytest.param([ACCOUNT, CLAIM], {"east": NAMES_ACCOUNT, "west": NAMES_CLAIM}, "", id="each group has a cluster"),
         pytest.param([{}], {"east": {}}, "", id="nothing is needed"),
+        pytest.param([{"runtimeClassName": "kata"}], {"east": {}}, "", id="a RuntimeClass, and no list of them"),
+        pytest.param([{"runtimeClassName": "kata"}], {}, "", id="a RuntimeClass, and no cluster"),
+        pytest.param(
+            [{"runtimeClassName": "kata"}], {"east": {"runtimeClasses": [{"name": "gvisor"}]}},
+            "worker group g0: spec.runtimeClassName is kata: no WorkerCluster of the policy names it for namespace "
+            "demo; an administrator can add spec.pods.runtimeClasses: [{name: kata, namespaces: [demo]}] to "
+            "WorkerCluster east, or remove it to use the default runtime there",
+            id="a RuntimeClass that is not in the list",
+        ),
         pytest.param(
             [ACCOUNT], {"east": {}, "west": {}},
             f"worker group g0: {UNNAMED}an administrator can add {LINE} to WorkerCluster east or west, or remove it to "

@@ -88,6 +88,24 @@ def test_what_every_cluster_replaces_is_no_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pods", "namespace", "warned"),
+    [
+        pytest.param({"schedulers": [{"name": "kai"}]}, "demo", False, id="named in each cluster"),
+        pytest.param({"schedulers": [{"name": "*", "as": "volcano"}]}, "demo", False, id="any"),
+        pytest.param({"schedulers": [{"name": "kai", "namespaces": ["demo"]}]}, "other", True, id="for others"),
+        pytest.param({"schedulers": [{"name": "volcano"}]}, "demo", True, id="another one"),
+        pytest.param({"schedulers": "kai"}, "demo", True, id="no list"),
+    ],
+)
+def test_a_scheduler_that_each_cluster_names_is_no_warning(pods: Raw, namespace: str, warned: bool) -> None:
+    settings = PodSettings.of_clusters(
+        [make_worker_cluster(pods=pods), make_worker_cluster(pods={"schedulerName": "a"})]
+    )
+    warnings = [*pod_warnings.template_warnings(template({"schedulerName": "kai"}), (), settings, namespace)]
+    assert bool(warnings) is warned
+
+
+@pytest.mark.parametrize(
     ("params", "want"),
     [
         pytest.param({"address": "my-ray:6379"}, ".address is my-ray:6379, a Service of the manager: ", id="a Service"),

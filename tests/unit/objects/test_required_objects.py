@@ -46,6 +46,7 @@ def unnamed(spec: Raw, pods: Raw, namespace: str = "demo") -> list[str]:
             {"serviceAccountName": "a", "serviceAccount": "b"}, ["spec.serviceAccountName"],
             id="the API server reads the newer field",
         ),
+        pytest.param({"runtimeClassName": "kata"}, [], id="a RuntimeClass, of which a list may name some"),
         pytest.param({"volumes": [TOKEN]}, [], id="a token of the default account, which no one can name"),
         pytest.param({"volumes": [{"name": "e", "emptyDir": {}}]}, [], id="a volume of its own"),
         pytest.param(
@@ -59,7 +60,7 @@ def unnamed(spec: Raw, pods: Raw, namespace: str = "demo") -> list[str]:
     ],
 )  # fmt: skip
 def test_a_pod_needs_what_it_names(spec: Raw, want: list[str]) -> None:
-    assert [needed.field for needed in required_objects(spec)] == want
+    assert [needed.field for needed in required_objects(spec) if needed.kind != "runtimeClass"] == want
     assert unnamed(spec, {}) == want, "a WorkerCluster that names nothing gives nothing"
 
 
@@ -74,12 +75,33 @@ def test_the_account_that_replaces_others_gives_no_token() -> None:
     ]
 
 
+RUNTIMES = {"runtimeClasses": [{"name": "kata", "namespaces": ["demo"]}, {"name": "gvisor"}]}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "pods", "namespace", "want"),
+    [
+        pytest.param("kata", {}, "demo", True, id="without a list each one"),
+        pytest.param("kata", RUNTIMES, "demo", True, id="in its namespace"),
+        pytest.param("kata", RUNTIMES, "other", False, id="in another namespace"),
+        pytest.param("gvisor", RUNTIMES, "other", True, id="in all namespaces"),
+        pytest.param("nvidia", RUNTIMES, "demo", False, id="not in the list"),
+        pytest.param("nvidia", {**RUNTIMES, "runtimeClassName": "runc"}, "demo", True, id="replaced"),
+    ],
+)
+def test_a_list_of_runtime_classes_bounds_what_pods_may_use(
+    runtime: str, pods: Raw, namespace: str, want: bool
+) -> None:
+    assert (unnamed({"runtimeClassName": runtime}, pods, namespace) == []) is want
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "want"),
     [
         ("serviceAccount", "raydata", "spec.pods.serviceAccounts: [{name: raydata, namespaces: [demo]}]"),
         ("serviceAccountToken", "raydata", "spec.pods.serviceAccounts: [{name: raydata, namespaces: [demo]}]"),
         ("persistentVolumeClaim", "x.y", "spec.pods.persistentVolumeClaims: [{name: x.y, namespaces: [demo]}]"),
+        ("runtimeClass", "kata", "spec.pods.runtimeClasses: [{name: kata, namespaces: [demo]}]"),
         ("hostPath", "/mnt/a b", 'spec.pods.hostPaths: [{prefix: "/mnt/a b", namespaces: [demo]}]'),
         ("persistentVolumeClaim", "12", 'spec.pods.persistentVolumeClaims: [{name: "12", namespaces: [demo]}]'),
         ("persistentVolumeClaim", "on", 'spec.pods.persistentVolumeClaims: [{name: "on", namespaces: [demo]}]'),

@@ -2,6 +2,7 @@
 unreachable."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,14 @@ def test_a_queue_that_cannot_be_summed_is_reported(raw: Raw, ours: set[str], sen
 )  # fmt: skip
 def test_the_aggregated_quota(have: Raw, workers: dict[str, WorkerQueues | None], want: dict[str, str]) -> None:
     assert after(aggregate.quota_changes(queue(remote=have), "remote", [KEY], workers)) == want
+
+
+def test_a_cluster_is_summed_under_the_managers_names() -> None:
+    nvidia, amd = "nvidia.com/gpu", "amd.com/gpu"
+    renamed = replace(small("4", **{amd: 8, nvidia: 3}), resource_names={nvidia: amd})
+    have, same = {"cpu": "1", nvidia: "1", amd: "1"}, small("4", **{nvidia: 2})
+    changes = aggregate.quota_changes(queue(remote=have), "remote", [KEY], {"east": renamed, "west": same})
+    assert after(changes) == {"cpu": "8", nvidia: "10", amd: "8"}
 
 
 def test_two_local_queues_of_one_worker_queue_count_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from adapter.admission import pod_validation
 from adapter.cli.pod_diff import UNKNOWN_REASON, diff_pods
 from adapter.objects.unstructured import Raw
-from adapter.rewrite import dry_run_pod
+from adapter.rewrite import dry_run_pod, group_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
@@ -78,6 +78,58 @@ def test_a_token_goes_with_a_named_account_and_a_token_of_the_manager_does_not()
         assert "has a serviceAccountToken: it is issued in the manager" in problem(
             {**spec, "serviceAccountName": "default"}, mapped(**pods)
         )
+
+
+# --- RuntimeClasses, schedulers and priority classes -----------------------------------------------------------------
+
+CLASSES = {
+    "runtimeClasses": [{"name": "kata", "as": "kata-qemu", "namespaces": [NAMESPACE]}],
+    "schedulers": [{"name": "volcano", "as": "volcano-east", "namespaces": [NAMESPACE]}, {"name": "kai"}],
+    "priorityClasses": [{"name": "gold", "as": "high", "namespaces": [NAMESPACE]}],
+}
+OWN = {"runtimeClassName": "kata", "schedulerName": "volcano", "priorityClassName": "gold"}
+FIELDS = tuple(OWN)
+
+
+@pytest.mark.parametrize(
+    ("spec", "namespace", "pods", "want"),
+    [
+        pytest.param(OWN, NAMESPACE, CLASSES, ("kata-qemu", "volcano-east", "high"), id="the names there"),
+        pytest.param(OWN, "b", CLASSES, ("kata", None, None), id="another namespace"),
+        pytest.param(OWN, NAMESPACE, {}, ("kata", None, None), id="nothing is named"),
+        pytest.param({"schedulerName": "kai"}, "b", CLASSES, (None, "kai", None), id="the same name there"),
+        pytest.param(OWN, NAMESPACE, {**CLASSES, "schedulerName": "mine", "runtimeClassName": "runc"},
+            ("kata-qemu", "volcano-east", "high"), id="a list is before the name for all others"),
+        pytest.param({}, NAMESPACE, {**CLASSES, "schedulerName": "mine", "runtimeClassName": "runc"},
+            ("runc", "mine", None), id="a pod that names none"),
+        pytest.param({"schedulerName": "default-scheduler"}, NAMESPACE,
+            {"schedulers": [{"name": "*", "as": "mine"}], "schedulerName": "other"}, (None, "other", None),
+            id="the default scheduler is no name of its own"),
+        pytest.param({"schedulerName": "yunikorn"}, NAMESPACE, {"schedulers": [{"name": "*"}]},
+            (None, "yunikorn", None), id="any scheduler"),
+    ],
+)  # fmt: skip
+def test_the_classes_of_a_remote_pod(spec: Raw, namespace: str, pods: Raw, want: tuple[str | None, ...]) -> None:
+    out = rewrite(spec, mapped(**pods), namespace)
+    assert tuple(out.get(field) for field in FIELDS) == want
+    assert not {"priority", "preemptionPolicy"} & rewrite({**spec, "priority": 9}, mapped(**pods), namespace).keys()
+
+
+def test_a_share_has_the_runtime_and_the_scheduler_of_its_pods_and_no_priority_class() -> None:
+    """Kueue adds the overhead of the RuntimeClass; a priority class could replace the share's priority."""
+    containers = [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}]
+    template = {"spec": {**OWN, "containers": containers}}
+    workload = group_workload.build_workload(mapped(**CLASSES), NAMESPACE, [("w", 1, template)], "a")
+    spec = workload["spec"]["podSets"][0]["template"]["spec"]
+    assert tuple(spec.get(field) for field in FIELDS) == ("kata-qemu", "volcano-east", None)
+
+
+def test_a_runtime_class_that_is_not_in_the_list_is_refused() -> None:
+    assert problem({"runtimeClassName": "nvidia"}, mapped(**CLASSES)) == (
+        "spec.runtimeClassName is nvidia: its WorkerCluster does not name it; add spec.pods.runtimeClasses: "
+        "[{name: nvidia, namespaces: [demo]}] to it"
+    )
+    assert problem({"runtimeClassName": "nvidia"}, mapped()) == ""
 
 
 # --- claims and host paths --------------------------------------------------------------------------------------------

@@ -55,6 +55,10 @@ MAPPING = PodMapping(
     service_accounts=(NamedObject(name="a"),),
     claims=(NamedObject(name="*", read_only=True),),
     host_paths=(NamedPath(prefix="/data"),),
+    extended_resources={"nvidia.com/gpu": "amd.com/gpu"},
+    runtime_classes=(NamedObject(name="a", renamed="b"),),
+    schedulers=(NamedObject(name="worker", renamed="volcano"),),
+    priority_classes=(NamedObject(name="a", renamed="b"),),
 )
 TARGETS = st.sampled_from([TARGET, replace(TARGET, pods=MAPPING)])
 HEADS = st.sampled_from([HEAD, HEAD6])
@@ -307,7 +311,8 @@ def test_a_pod_never_requests_more_than_was_reserved(pod: Raw, target: Target) -
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
     asked = pod_requests.pod_requests(rewrite(made, target)["spec"])
     reserved = pod_requests.pod_requests(group_workload.reserved_template(template, target)["spec"])
-    named = {name for container in (*inits, *pod["spec"]["containers"]) for name in _asked(container)}
+    requested = {name for container in (*inits, *pod["spec"]["containers"]) for name in _asked(container)}
+    named = {target.pods.extended_resources.get(name, name) for name in requested}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 
 

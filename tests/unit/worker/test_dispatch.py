@@ -868,6 +868,33 @@ def test_a_share_keeps_the_node_selector_that_it_was_reserved_with(
     assert isinstance(create, CreatePod) and create.body["spec"]["nodeSelector"] == want
 
 
+@pytest.mark.parametrize(
+    ("recorded", "current", "want"),
+    [
+        pytest.param({"nvidia.com/gpu": "amd.com/gpu"}, {}, "amd.com/gpu", id="removed later"),
+        pytest.param({"nvidia.com/gpu": "amd.com/gpu"}, {"nvidia.com/gpu": "a.b/c"}, "amd.com/gpu", id="edited later"),
+        pytest.param({}, {"nvidia.com/gpu": "amd.com/gpu"}, "nvidia.com/gpu", id="added later, or of an old release"),
+    ],
+)
+def test_a_share_keeps_the_resource_names_that_it_was_reserved_with(
+    recorded: dict[str, str], current: dict[str, str], want: str
+) -> None:
+    """Otherwise a replaced worker would request what its share does not hold, and never be created."""
+
+    def pod_spec(name: str) -> dict[str, Any]:
+        return {"containers": [{"name": "ray-worker", "resources": {"limits": {name: "1"}}}]}
+
+    templates = {"role-workers": {"spec": pod_spec(want)}}
+    reservations = {
+        key: replace(share, templates=templates, resource_names=recorded) for key, share in ADMITTED.items()
+    }
+    targets = {"east": replace(target("east"), pods=PodMapping(extended_resources=current))}
+    pod = loose(SLOTTED, **pod_spec("nvidia.com/gpu"))
+    (create,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
+    assert isinstance(create, CreatePod)
+    assert create.body["spec"]["containers"][0]["resources"]["limits"] == {want: "1"}
+
+
 def test_a_template_edited_after_admission_gets_no_host_path() -> None:
     """Otherwise its owner could read files of the worker cluster's nodes, which only admission there forbids."""
     volumes = [{"name": "root", "hostPath": {"path": "/"}}]
