@@ -8,8 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
-_MAX_NAMES = 32  # as in the CRD
-_MAX_TEXT_LENGTH = 32 * 1024  # of names of the full length
+_MAX_TEXT_LENGTH = 32 * 1024  # of the 32 pairs of names that the CRD allows, each of the full length
 # k8s:pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName: a qualified name outside of kubernetes.io.
 _NAME = re.compile(
     r"(?!requests\.)(?![^/]*kubernetes\.io/)[a-z0-9]([-a-z0-9.]{0,242}[a-z0-9])?/"
@@ -34,7 +33,7 @@ def read_names(text: str) -> dict[str, str]:
         pairs = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return pairs if isinstance(pairs, dict) and len(pairs) <= _MAX_NAMES and _are_names(pairs) else {}
+    return pairs if isinstance(pairs, dict) and _are_names(pairs) else {}
 
 
 def describe_names(names: Mapping[str, str]) -> str:

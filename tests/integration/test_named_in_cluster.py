@@ -160,3 +160,112 @@ def test_a_new_pod_is_not_created_when_less_is_named(stage: Stage, running: Cont
         in (stage.events("pi")["WorkerFailing"])
     )
     assert not [copy for copy in stage.remote()["east"] if copy["metadata"]["uid"] != pod["metadata"]["uid"]]
+
+
+# --- extended resources, RuntimeClasses, schedulers and priority classes ------------------------------------------
+
+# The fake nodes have nvidia.com/gpu.
+AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
+
+
+def _build_makes(stage: Stage) -> None:
+    """East covers nvidia.com/gpu; the manager and west cover amd.com/gpu, which no node there has."""
+    stage.build({"east": 4, "west": 4}, resource=AMD)
+    group = "/spec/resourceGroups/0"
+    patch = [
+        {"op": "replace", "path": f"{group}/coveredResources/1", "value": NVIDIA},
+        {"op": "replace", "path": f"{group}/flavors/0/resources/1/name", "value": NVIDIA},
+    ]
+    stage.fleet.workers["east"].kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", json.dumps(patch))
+
+
+def _requests(pod: Raw) -> Raw:
+    resources: Raw = pod["spec"]["containers"][0]["resources"]
+    assert resources["limits"].items() <= resources["requests"].items()
+    return {name: amount for name, amount in resources["requests"].items() if name in (AMD, NVIDIA)}
+
+
+def _usage(cluster: Cluster, namespace: str) -> Raw:
+    """What Kueue counts of the worker podsets of the only admitted Workload."""
+    (workload,) = [raw for raw in cluster.items("workloads", namespace) if (raw.get("status") or {}).get("admission")]
+    assignments = workload["status"]["admission"]["podSetAssignments"]
+    return {name: amount for part in assignments for name, amount in part["resourceUsage"].items() if "/" in name}
+
+
+def test_a_cluster_of_another_make_serves_the_job(stage: Stage, running: Controller, write: Write) -> None:
+    """A worker that is replaced after the names were removed still fits its share."""
+    own = write({"extendedResources": {AMD: NVIDIA}})
+    _build_makes(stage)
+    stage.ray_cluster("pi", workers=2, more={AMD: "2"})
+    wait(lambda: stage.running(2), 90, "it runs", running.tail)
+    assert stage.where("pi") == f"2 {own}"
+    east = stage.fleet.workers["east"]
+    pods = stage.remote()["east"]
+    assert [_requests(pod) for pod in pods] == [{NVIDIA: "2"}] * 2
+    assert [_requests(pod) for pod in stage.workers()] == [{AMD: "2"}] * 2
+    assert (_usage(stage.manager, stage.name), _usage(east, stage.name)) == ({AMD: "4"}, {NVIDIA: "4"})
+
+    write({})
+    assert {pod["metadata"]["uid"] for pod in stage.remote()["east"]} == {pod["metadata"]["uid"] for pod in pods}
+    lost = pods[0]["metadata"]
+    east.delete("pod", lost["name"], stage.name, wait=False)
+    wait(
+        lambda: stage.running(2) and all(pod["metadata"]["uid"] != lost["uid"] for pod in stage.remote()["east"]),
+        90,
+        "the worker is replaced on its share",
+        running.tail,
+    )
+    assert [_requests(pod) for pod in stage.remote()["east"]] == [{NVIDIA: "2"}] * 2
+
+
+def test_a_cluster_that_is_too_small_is_described_by_both_names(
+    stage: Stage, running: Controller, write: Write
+) -> None:
+    """Five workers with a device each: east has a quota of four, and no node in west has one."""
+    write({"extendedResources": {AMD: NVIDIA}})
+    _build_makes(stage)
+    stage.ray_cluster("pi", workers=5, cpu="100m", more={AMD: "1"})
+    wait(lambda: f"{AMD} is {NVIDIA} there" in stage.reason("pi"), 60, "the Placement says so", running.tail)
+    assert f"no node there has allocatable {AMD}" in stage.reason("pi")
+    assert stage.reserving() == 0
+
+
+def _give_classes(stage: Stage, cluster: Cluster, name: str, overhead: str) -> None:
+    """A RuntimeClass and a PriorityClass."""
+    group = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    fixed = {"overhead": {"podFixed": {"cpu": overhead}}} if overhead else {}
+    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    for body in ({**group, "handler": "runc", **fixed}, {**priority, "value": len(name)}):
+        cluster.apply(yaml.safe_dump(body))
+        stage.made.append((cluster, body["kind"].lower(), name))
+
+
+@pytest.mark.long
+def test_classes_have_the_names_of_the_cluster(stage: Stage, running: Controller, write: Write) -> None:
+    """The overhead of the RuntimeClass there is counted. A class that is not in the list is refused."""
+    mine, theirs = stage.name, f"{stage.name}-east"
+    entry = {"name": mine, "as": theirs, "namespaces": [stage.name]}
+    scheduler = {"name": "volcano", "as": "default-scheduler"}
+    own = write({"runtimeClasses": [entry], "priorityClasses": [entry], "schedulers": [scheduler]})
+    stage.clusters = (own,)
+    stage.build({"east": 2})
+    east = stage.fleet.workers["east"]
+    _give_classes(stage, stage.manager, mine, "")
+    _give_classes(stage, east, theirs, "250m")
+    body = ray_cluster("pi", stage.name, {"workers": 1})
+    spec = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    spec |= {"runtimeClassName": mine, "priorityClassName": mine, "schedulerName": "volcano"}
+    stage.manager.apply(yaml.safe_dump(body))
+    wait(lambda: stage.running(1), 90, "it runs", running.tail)
+    (pod,) = stage.remote()["east"]
+    fields = ("runtimeClassName", "priorityClassName", "schedulerName", "priority")
+    assert [pod["spec"][field] for field in fields] == [theirs, theirs, "default-scheduler", len(theirs)]
+    (share,) = [raw for raw in east.items("workloads", stage.name) if raw["status"].get("admission")]
+    assert share["status"]["admission"]["podSetAssignments"][0]["resourceUsage"]["cpu"] == "1250m"
+    assert "priorityClassRef" not in share["spec"]
+
+    write({"runtimeClasses": [{**entry, "namespaces": ["somebody-else"]}]})
+    stage.manager.delete("raycluster", "pi", stage.name)
+    stage.manager.apply(yaml.safe_dump({**body, "metadata": {**body["metadata"], "name": "e"}}))
+    line = f"spec.pods.runtimeClasses: [{{name: {mine}, namespaces: [{stage.name}]}}]"
+    assert f"an administrator can add {line} to WorkerCluster {own}" in stage.told("e", "Rejected")
