@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 _MAX_TEXT_LENGTH = 32 * 1024  # of the 32 pairs of names that the CRD allows, each of the full length
+_MAX_DESCRIBED = 4  # in one sentence
 # k8s:pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName: a qualified name outside of kubernetes.io.
 _NAME = re.compile(
     r"(?!requests\.)(?![^/]*kubernetes\.io/)[a-z0-9]([-a-z0-9.]{0,242}[a-z0-9])?/"
@@ -38,7 +39,9 @@ def read_names(text: str) -> dict[str, str]:
 
 def describe_names(names: Mapping[str, str]) -> str:
     """`nvidia.com/gpu is amd.com/gpu there`; empty without any."""
-    return " and ".join(f"{name} is {renamed} there" for name, renamed in sorted(names.items()))
+    parts = [f"{name} is {renamed} there" for name, renamed in sorted(names.items())[:_MAX_DESCRIBED]]
+    more = len(names) - len(parts)
+    return " and ".join([*parts, f"{more} more have other names"] if more else parts)
 
 
 def _are_names(pairs: Mapping[str, object]) -> bool:

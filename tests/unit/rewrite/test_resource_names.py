@@ -159,6 +159,7 @@ def test_a_wrong_name_is_reported(pods: Raw, text: str) -> None:
 
 def test_both_names_are_told() -> None:
     assert describe_names({NVIDIA: AMD, MIG: GAUDI}) == f"{NVIDIA} is {AMD} there and {MIG} is {GAUDI} there"
+    assert describe_names({f"a.b/{number}": AMD for number in range(99)}).endswith(" and 95 more have other names")
     waiting = replace(
         parse_reservation("east", {"metadata": {"name": "s", "namespace": "demo"}}), message="No amd.com/gpu."
     )
