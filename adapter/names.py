@@ -162,7 +162,8 @@ WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"
 # On a remote object: the planning round that made its share.
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"
-RESOURCE_NAMES_ANNOTATION: Final = f"{DOMAIN}/resource-names"  # of a group Workload; JSON, manager's name to its own
+# On a group Workload: the names of its extended resources in the manager, and its own ones; a JSON object.
+RESOURCE_NAMES_ANNOTATION: Final = f"{DOMAIN}/resource-names"
 # On a group Workload: the priority that it was created with, before admission in the worker cluster.
 PRIORITY_ANNOTATION: Final = f"{DOMAIN}/priority"
 # On a remote pod: the uid of the manager pod.
