@@ -54,9 +54,9 @@ def workload_rejection(
         )
     if reason := next(workload_problems(workload, job, podsets, resolved_policy, clusters), ""):
         remedy = f" {resubmit_advice(workload)}" if submitted else ""
-        return f"{_job_title(workload)}: {reason}.{remedy}"
+        return f"{_file_title(workload, job)}: {reason}.{remedy}"
     if reason := _needs_all_workers(job, resolved_policy):
-        return f"{_job_title(workload)}: {reason}"
+        return f"{_file_title(workload, job)}: {reason}"
     return ""
 
 
@@ -93,14 +93,13 @@ def further_problems(
     assert workload.job is not None
     last = _needs_all_workers(job, resolved_policy).rstrip(".")
     reasons = chain(workload_problems(workload, job, podsets, resolved_policy, clusters), [last] if last else [])
-    return [f"{_job_title(workload)}: {reason}." for reason in islice(reasons, 1, specs.MAX_REPORTED_FAULTS)]
+    return [f"{_file_title(workload, job)}: {reason}." for reason in islice(reasons, 1, specs.MAX_REPORTED_FAULTS)]
 
 
 def portability_warnings(
     workload: Workload, job: JobObject, podsets: Iterable[PodSet], clusters: Iterable[Raw]
 ) -> list[str]:
     """Fragments on what the workers refer to that only the manager has, each once; `clusters` are the policy's."""
-    path = cluster_path(job)
     templates = {podset.name: podset.template for podset in podsets}
     settings = PodSettings.of_clusters(clusters)
     own_services = {job.cluster.head_service_of(workload.job.name if workload.job else "")}
@@ -108,7 +107,7 @@ def portability_warnings(
     for index, group in enumerate(job.cluster.groups):
         if group.podset in templates:
             of_params = pod_warnings.start_param_warnings(
-                f"{path}.workerGroupSpecs[{index}]", group, workload.namespace, own_services
+                f"{job.cluster_path}.workerGroupSpecs[{index}]", group, workload.namespace, own_services
             )
             warnings |= dict.fromkeys(of_params)
     for name, template in templates.items():
@@ -283,13 +282,13 @@ def missing_sources_message(workload: Workload, reason: str) -> str:
     return f"{_job_title(workload)}: {reason}." if reason else ""
 
 
+def _file_title(workload: Workload, job: JobObject) -> str:
+    """The kind and name in the user's file, which may be that of a RayService."""
+    return f"{names.RAY_SERVICE} {workload.job.name}" if workload.job and job.of_service else _job_title(workload)
+
+
 def _job_title(workload: Workload) -> str:
     return f"{workload.job.kind} {workload.job.name}" if workload.job else f"Workload {workload.name}"
-
-
-def cluster_path(job: JobObject) -> str:
-    """The path of the RayCluster's spec in a RayJob or RayCluster."""
-    return "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
 
 
 def job_problem(job: JobObject) -> str:
@@ -303,7 +302,7 @@ def job_problem(job: JobObject) -> str:
 
 def job_problems(job: JobObject) -> Iterator[str]:
     """The fragments on all problems; `job_problem` returns the first."""
-    where = cluster_path(job)
+    where = job.cluster_path
     yield from job.kuberay_faults
     yield from _missing_elastic_annotation(where, job)
     if job.cluster.tls:
@@ -341,8 +340,8 @@ def _missing_elastic_annotation(where: str, job: JobObject) -> Iterator[str]:
     if job.cluster.autoscaling and not job.elastic:
         yield (
             f"{where}.enableInTreeAutoscaling is true, and metadata.annotations lacks {names.ELASTIC_ANNOTATION}: "
-            '"true": Kueue holds quota for a fixed number of workers; add the annotation, or leave the field out and '
-            "set replicas"
+            '"true": Kueue holds quota for a fixed number of workers; add the annotation, or use a LocalQueue with '
+            f"the label {names.JOB_DEFAULTS_LABEL}, which adds it, or leave the field out and set replicas"
         )
 
 

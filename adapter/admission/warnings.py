@@ -40,11 +40,31 @@ class WarningContext:
 class JobWarnings:
     """The warnings on a job, and the job to plan, if there is one."""
 
-    sentences: tuple[str, ...] = ()  # faults, and then what is dispatched but differs in a worker cluster
+    faults: tuple[str, ...] = ()  # sentences: why it is not dispatched
+    differences: tuple[str, ...] = ()  # sentences: what is dispatched, and differs in a worker cluster
     job_to_plan: Raw | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return (*self.faults, *self.differences)
 
 
 _NO_WARNINGS = JobWarnings()
+
+
+@dataclass(frozen=True, slots=True)
+class _QueuedJob:
+    """A job that one of our queues dispatches, with what the sentences on it are read from."""
+
+    raw: Raw  # as its user wrote it
+    parsed: JobParseResult
+    cluster_queue: ClusterQueue
+    check: AdmissionCheck
+    resolved_policy: ResolvedPolicy | None
+    policy_problem: str  # a sentence; empty if the policy is usable
+    clusters: tuple[Raw, ...]  # the WorkerClusters of the policy
+    workload: Workload | None  # as Kueue would make it; None if the job cannot be read
+    podsets: tuple[PodSet, ...] = ()  # the worker groups with workers that the check covers
 
 
 def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarnings:
@@ -61,9 +81,9 @@ def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarning
         return JobWarnings((f"{_object_title(raw)}: {reason}.",))
     job = rayservice.ray_cluster(raw) if is_service else raw
     parsed = rayjob.parse_partially(job, key_of(raw)[0], of_service=is_service)
-    faults = _job_sentences(raw, parsed, name, context, now)
-    portability = _portability_sentences(raw, parsed.manifest, name, context, now) if parsed.manifest else ()
-    return JobWarnings((*faults, *portability), None if faults else job)
+    queued = _queued_job(raw, parsed, name, context, now)
+    faults = _job_faults(queued, context)
+    return JobWarnings(faults, _job_differences(queued), None if faults else job)
 
 
 def worker_cluster_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str]:
@@ -189,88 +209,80 @@ def _wrong_queue_reason(raw: Raw, name: str, our_queues: list[str], context: War
     return ""
 
 
-def _job_sentences(
-    raw: Raw, parsed: JobParseResult, queue: str, context: WarningContext, now: datetime
-) -> tuple[str, ...]:
-    """Faults of a job in one of our queues, each once."""
-    sentences = dict.fromkeys(parsed.faults)
+def _queued_job(raw: Raw, parsed: JobParseResult, queue: str, context: WarningContext, now: datetime) -> _QueuedJob:
+    """Read a job in one of our queues; what cannot be read is left out."""
+    cluster_queue, name = _queue_and_check(queue, context)
+    check = context.checks[name]
+    resolved_policy, problem = _resolve_policy_of(check, context.policy_objects)
+    names_of_policy = resolved_policy.clusters if resolved_policy else ()
+    clusters = tuple(cluster for cluster in context.policy_objects.clusters if key_of(cluster)[1] in names_of_policy)
+    workload, podsets = _workload_and_podsets(parsed.manifest, queue, name, cluster_queue, now)
+    return _QueuedJob(raw, parsed, cluster_queue, check, resolved_policy, problem, clusters, workload, podsets)
+
+
+def _workload_and_podsets(
+    manifest: JobManifest | None, queue: str, check: str, cluster_queue: ClusterQueue, now: datetime
+) -> tuple[Workload | None, tuple[PodSet, ...]]:
+    """The Workload that Kueue would make of a job, and the worker groups with workers that the check covers."""
+    if manifest is None:
+        return None, ()
+    checks, flavors = cluster_queue.checks, cluster_queue.flavors
     try:
-        for reason in islice(
-            _dispatched_job_problems(raw, parsed.manifest, queue, context, now), specs.MAX_REPORTED_FAULTS
-        ):
-            sentences[f"{_object_title(raw)}: {reason}."] = None
+        workload = parse_workload(rayjob.build_workload(manifest, queue, checks, flavors, 0, now))
+        groups = covered_groups(workload, check, cluster_queue, manifest.job)
+    except (*UNREADABLE, RecursionError):
+        return None, ()
+    return workload, tuple(group for group in groups if group.count)
+
+
+def _job_faults(queued: _QueuedJob, context: WarningContext) -> tuple[str, ...]:
+    """The faults of a job, each once; raises one of UNREADABLE if there is no other fault than that."""
+    sentences, title = dict.fromkeys(queued.parsed.faults), _object_title(queued.raw)
+    try:
+        for reason in islice(_further_faults(queued, context), specs.MAX_REPORTED_FAULTS):
+            sentences[f"{title}: {reason}."] = None
     except (*UNREADABLE, RecursionError):
         if not sentences:
             raise
     return tuple(sentences)[: specs.MAX_REPORTED_FAULTS]
 
 
-def _dispatched_job_problems(
-    raw: Raw, manifest: JobManifest | None, queue: str, context: WarningContext, now: datetime
-) -> Iterator[str]:
-    """Fragments on the faults that parsing does not find; only some of them without a `manifest`."""
-    cluster_queue, check = _queue_and_check(queue, context)
+def _further_faults(queued: _QueuedJob, context: WarningContext) -> Iterator[str]:
+    """Fragments on the faults that parsing does not find; only some of them for a job that cannot be read."""
+    cluster_queue = queued.cluster_queue
     controllers = {
         name: context.checks[name].controller if name in context.checks else "" for name in cluster_queue.checks
     }
     if rival := queue_layout.conflicting_checks(f"ClusterQueue {cluster_queue.name}", controllers):
         yield rival.rstrip(".")
-    resolved_policy, problem = _resolve_policy_of(context.checks[check], context.policy_objects)
-    if problem:
-        yield problem.rstrip(".")
-    if raw.get("kind") == names.RAY_SERVICE:
-        yield from job_validation.service_problems(raw)
-    if manifest:
-        workload, podsets = _workload_and_podsets(manifest, queue, check, cluster_queue, now)
-        yield from _workload_problems(workload, manifest, podsets, resolved_policy, context)
+    if queued.policy_problem:
+        yield queued.policy_problem.rstrip(".")
+    if queued.raw.get("kind") == names.RAY_SERVICE:
+        yield from job_validation.service_problems(queued.raw)
+    if queued.parsed.manifest:
+        yield from _workload_problems(queued, queued.parsed.manifest)
 
 
-def _portability_sentences(
-    raw: Raw, manifest: JobManifest, queue: str, context: WarningContext, now: datetime
-) -> tuple[str, ...]:
-    """What the workers of a job in one of our queues refer to that only the manager has; empty if it cannot be read."""
-    cluster_queue, check = _queue_and_check(queue, context)
-    resolved_policy, _ = _resolve_policy_of(context.checks[check], context.policy_objects)
+def _workload_problems(queued: _QueuedJob, manifest: JobManifest) -> Iterator[str]:
+    if queued.workload is None:
+        raise ValueError(f"{manifest} cannot be read")
+    policy = queued.resolved_policy
+    yield from job_validation.workload_problems(queued.workload, manifest.job, queued.podsets, policy, queued.clusters)
+    if policy and policy.policy.gang == "BestEffort" and (reason := job_validation.waits_for_all(manifest.job)):
+        yield reason.rstrip(".")
+
+
+def _job_differences(queued: _QueuedJob) -> tuple[str, ...]:
+    """What the workers refer to that only the manager has; empty if the job cannot be read."""
+    if queued.workload is None or queued.parsed.manifest is None:
+        return ()
     try:
-        workload, podsets = _workload_and_podsets(manifest, queue, check, cluster_queue, now)
-        clusters = _clusters_of(resolved_policy, context)
-        warnings = job_validation.portability_warnings(workload, manifest.job, podsets, clusters)
+        warnings = job_validation.portability_warnings(
+            queued.workload, queued.parsed.manifest.job, queued.podsets, queued.clusters
+        )
     except (*UNREADABLE, RecursionError):
         return ()
-    return tuple(f"{_object_title(raw)}: {warning}." for warning in warnings)
-
-
-def _workload_and_podsets(
-    manifest: JobManifest, queue: str, check: str, cluster_queue: ClusterQueue, now: datetime
-) -> tuple[Workload, list[PodSet]]:
-    """The Workload that Kueue would make of a job, and the worker groups with workers that the check covers."""
-    workload = parse_workload(
-        rayjob.build_workload(manifest, queue, cluster_queue.checks, cluster_queue.flavors, 0, now)
-    )
-    groups = covered_groups(workload, check, cluster_queue, manifest.job)
-    return workload, [group for group in groups if group.count]
-
-
-def _clusters_of(resolved_policy: ResolvedPolicy | None, context: WarningContext) -> list[Raw]:
-    names_of_policy = resolved_policy.clusters if resolved_policy else ()
-    return [cluster for cluster in context.policy_objects.clusters if key_of(cluster)[1] in names_of_policy]
-
-
-def _workload_problems(
-    workload: Workload,
-    manifest: JobManifest,
-    podsets: list[PodSet],
-    resolved_policy: ResolvedPolicy | None,
-    context: WarningContext,
-) -> Iterator[str]:
-    clusters = _clusters_of(resolved_policy, context)
-    yield from job_validation.workload_problems(workload, manifest.job, podsets, resolved_policy, clusters)
-    if (
-        resolved_policy
-        and resolved_policy.policy.gang == "BestEffort"
-        and (reason := job_validation.waits_for_all(manifest.job))
-    ):
-        yield reason.rstrip(".")
+    return tuple(f"{_object_title(queued.raw)}: {warning}." for warning in warnings)
 
 
 def _resolve_policy_of(check: AdmissionCheck, policy_objects: PolicyObjects) -> tuple[ResolvedPolicy | None, str]:

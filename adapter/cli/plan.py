@@ -30,8 +30,8 @@ def main(args: argparse.Namespace) -> int:
     """Request the plan, print it, and return the exit code."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        job = _parse_job(_read_job_text(args.filename))
-        answer = asyncio.run(_plan_job(args, job))
+        job, of_service = _parse_job(_read_job_text(args.filename))
+        answer = asyncio.run(_plan_job(args, job, of_service=of_service))
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:
@@ -57,8 +57,8 @@ def _read_job_text(filename: str) -> str:
 _PLANNABLE_KINDS = (*names.RAY_KINDS, names.RAY_SERVICE)
 
 
-def _parse_job(text: str) -> dict[str, Any]:
-    """The only RayJob, RayCluster or RayService among the objects of a file.
+def _parse_job(text: str) -> tuple[dict[str, Any], bool]:
+    """The only RayJob, RayCluster or RayService among the objects of a file, and whether it is a RayService.
 
     A RayService is returned as the RayCluster that KubeRay would create.
     """
@@ -68,7 +68,8 @@ def _parse_job(text: str) -> dict[str, Any]:
         kinds = ", ".join(str(raw.get("kind")) for raw in objects) or "nothing"
         wanted = f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}"
         raise InvalidJob(f"The file must hold one {wanted}, found {len(jobs)} of them in: {kinds}.")
-    return _ray_cluster_of_service(jobs[0]) if jobs[0].get("kind") == names.RAY_SERVICE else jobs[0]
+    of_service = jobs[0].get("kind") == names.RAY_SERVICE
+    return _ray_cluster_of_service(jobs[0]) if of_service else jobs[0], of_service
 
 
 def _ray_cluster_of_service(service: dict[str, Any]) -> dict[str, Any]:
@@ -85,11 +86,12 @@ def _ray_cluster_of_service(service: dict[str, Any]) -> dict[str, Any]:
     return rayservice.ray_cluster(service)
 
 
-async def _plan_job(args: argparse.Namespace, job: dict[str, Any]) -> PlanDocument:
+async def _plan_job(args: argparse.Namespace, job: dict[str, Any], *, of_service: bool) -> PlanDocument:
     namespace = _job_namespace(args, job)
     try:
         # YAML has dates, JSON does not.
-        question = json.loads(json.dumps({"namespace": namespace, "object": job}, default=str))
+        body = {"namespace": namespace, "object": job, **({"ofService": True} if of_service else {})}
+        question = json.loads(json.dumps(body, default=str))
     except (TypeError, ValueError):
         raise InvalidJob(
             "The file has keys or values that JSON cannot represent; no Kubernetes object has such."
@@ -102,7 +104,7 @@ async def _plan_job(args: argparse.Namespace, job: dict[str, Any]) -> PlanDocume
 
 
 async def request_plan(client: Client, body: Mapping[str, Any]) -> PlanDocument:
-    """The controller's plan; `body` has `namespace` and `object`."""
+    """The controller's plan; `body` has `namespace`, `object`, and for a RayService's RayCluster `ofService`."""
     return await client.create(resources.controller_proxy_path(names.PLAN_PATH), body)
 
 

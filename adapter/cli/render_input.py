@@ -104,16 +104,16 @@ def _template_workers(
     manifest: JobManifest, origin: str, settings: PodSettings, mappings: Mapping[str, PodMapping]
 ) -> Iterator[RenderInput]:
     """The worker groups of a job, also those that have no workers now."""
-    job_spec = mapping_field(manifest.raw, "spec")
-    cluster = mapping_field(job_spec, "rayClusterSpec") if manifest.kind == "RayJob" else job_spec
     job = manifest.job
     own_services = [job.cluster.head_service_of(manifest.name)]
-    path = job_validation.cluster_path(job)
-    for index, group in enumerate(cluster.get("workerGroupSpecs") or ()):
+    for index, group in enumerate(manifest.cluster_spec.get("workerGroupSpecs") or ()):
         template = group.get("template") or {}
         warnings = [
             *pod_warnings.start_param_warnings(
-                f"{path}.workerGroupSpecs[{index}]", job.cluster.groups[index], manifest.namespace, own_services
+                f"{job.cluster_path}.workerGroupSpecs[{index}]",
+                job.cluster.groups[index],
+                manifest.namespace,
+                own_services,
             ),
             *pod_warnings.template_warnings(template, own_services, settings, manifest.namespace),
         ]

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from adapter import names
+from adapter.objects import raycluster
 from adapter.objects.unstructured import (
     Raw,
     annotation,
@@ -106,11 +107,9 @@ class KubeRayObject:
         return text_field(mapping_field(self.cluster, "autoscalerOptions"), "version")
 
 
-def kuberay_faults(kind: str, raw: Raw) -> tuple[str, ...]:
+def kuberay_faults(kind: str, raw: Raw, *, of_service: bool = False) -> tuple[str, ...]:
     """A fragment for each rule that a RayJob or RayCluster breaks; never raises."""
-    spec = mapping_field(raw, "spec")
-    is_job = kind == "RayJob"
-    path, cluster = ("spec.rayClusterSpec", mapping_field(spec, "rayClusterSpec")) if is_job else ("spec", spec)
+    cluster, path = raycluster.spec_and_path(kind, raw, of_service=of_service)
     validated = KubeRayObject(kind, raw, path, cluster)
     return tuple(islice((fault for rule in KUBERAY_RULES for fault in rule.faults(validated)), MAX_FAULTS))
 

@@ -175,6 +175,17 @@ class RayClusterSpec:
         return sum(group.desired_workers for group in self.groups if group.podset in podsets)
 
 
+def spec_and_path(kind: str, raw: Raw, *, of_service: bool = False) -> tuple[Raw, str]:
+    """The RayCluster's spec in a RayJob or RayCluster, and the path of that spec in the file; never raises.
+
+    `of_service`: the file has the RayService of which `raw` is the RayCluster.
+    """
+    spec = mapping_field(raw, "spec")
+    if kind == "RayJob":
+        return mapping_field(spec, "rayClusterSpec"), "spec.rayClusterSpec"
+    return spec, "spec.rayClusterConfig" if of_service else "spec"
+
+
 def read_spec(spec: Raw) -> RayClusterSpec:
     """Read the spec of a RayCluster (kuberay:apis/ray/v1/raycluster_types.go); never raises."""
     options = mapping_field(spec, "autoscalerOptions")

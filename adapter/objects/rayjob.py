@@ -66,7 +66,12 @@ class JobManifest:
 
     @property
     def job(self) -> "JobObject":
-        return read_job(self.kind, self.raw)
+        return read_job(self.kind, self.raw, of_service=self.of_service)
+
+    @property
+    def cluster_spec(self) -> Raw:
+        """The spec of its RayCluster."""
+        return raycluster.spec_and_path(self.kind, self.raw)[0]
 
     def __str__(self) -> str:
         return f"{names.RAY_SERVICE if self.of_service else self.kind} {printable(self.name, MAX_NAME_LENGTH)}"
@@ -105,6 +110,7 @@ class JobStatus:
 class JobObject:
     kind: str = ""
     is_known: bool = False  # False: the other fields are defaults
+    of_service: bool = False  # it is not submitted, and its user wrote a RayService
     uid: str = ""
     created: datetime | None = None
     deleting: bool = False
@@ -115,6 +121,7 @@ class JobObject:
     service: Job | None = None  # the RayService that owns it
     kuberay_faults: tuple[str, ...] = ()  # fragments: the rules of KubeRay that it breaks
     cluster: RayClusterSpec = field(default_factory=RayClusterSpec)
+    cluster_path: str = "spec"  # where its user wrote the spec of the RayCluster
     status: JobStatus = field(default_factory=JobStatus)
 
     @property
@@ -133,12 +140,17 @@ def read_ray_cluster(raw: Raw) -> JobObject:
     return read_job("RayCluster", raw)
 
 
-def read_job(kind: str, raw: Raw) -> JobObject:
-    """Read a RayJob or RayCluster; an empty object is an unknown job. Never raises."""
+def read_job(kind: str, raw: Raw, *, of_service: bool = False) -> JobObject:
+    """Read a RayJob or RayCluster; an empty object is an unknown job. Never raises.
+
+    `of_service`: it is the RayCluster of a RayService that is not submitted.
+    """
     spec = mapping_field(raw, "spec")
+    cluster, cluster_path = raycluster.spec_and_path(kind, raw, of_service=of_service)
     return JobObject(
         kind=kind,
         is_known=bool(raw),
+        of_service=of_service,
         uid=uid_of(raw),
         created=parse_time(meta(raw).get("creationTimestamp")),
         deleting=bool(meta(raw).get("deletionTimestamp")),
@@ -147,8 +159,9 @@ def read_job(kind: str, raw: Raw) -> JobObject:
         suspended=bool(spec.get("suspend")),
         submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
         service=raycluster.owning_service(raw),
-        kuberay_faults=kuberay_rules.kuberay_faults(kind, raw),
-        cluster=raycluster.read_spec(mapping_field(spec, "rayClusterSpec") if kind == "RayJob" else spec),
+        kuberay_faults=kuberay_rules.kuberay_faults(kind, raw, of_service=of_service),
+        cluster=raycluster.read_spec(cluster),
+        cluster_path=cluster_path,
         status=read_status(raw),
     )
 
@@ -218,13 +231,14 @@ def podset_zones(job: JobObject) -> dict[str, str]:
     return {group.podset: group.zone for group in job.cluster.groups if group.zone}
 
 
-def parse(raw: object, namespace: str) -> JobManifest:
+def parse(raw: object, namespace: str, *, of_service: bool = False) -> JobManifest:
     """Read the manifest of a RayJob or RayCluster (ray.io/v1) that would be submitted in `namespace`.
 
+    `of_service`: `raw` is the RayCluster of a RayService, which the sentences name.
     Raises InvalidJob with sentences that name the field. Source: kueue:pkg/controller/jobs/raycluster/common.go
     BuildPodSets, ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
     """
-    result = parse_partially(raw, namespace)
+    result = parse_partially(raw, namespace, of_service=of_service)
     if result.faults or result.manifest is None:
         raise InvalidJob(*result.faults)
     return result.manifest

@@ -111,7 +111,8 @@ class _PlanHandler:
         if not isinstance(question, dict) or not isinstance(question.get("namespace"), str):
             return _error_response(400, names.INVALID_JOB_REASON, "What was sent has no namespace and no object.")
         try:
-            answer = await preview.preview_plan(question.get("object"), question["namespace"])
+            of_service = question.get("ofService") is True
+            answer = await preview.preview_plan(question.get("object"), question["namespace"], of_service=of_service)
             return web.json_response(answer)
         except InvalidJob as error:
             return _error_response(422, names.INVALID_JOB_REASON, truncate(" ".join(error.messages)))

@@ -44,9 +44,14 @@ class Preview:
             planner,
         )
 
-    async def preview_plan(self, raw: object, namespace: str, now: datetime | None = None) -> PlanJson:
-        """The plan for a RayJob or RayCluster, as of now by default; raises InvalidJob with a sentence."""
-        job = rayjob.parse(raw, namespace)
+    async def preview_plan(
+        self, raw: object, namespace: str, now: datetime | None = None, *, of_service: bool = False
+    ) -> PlanJson:
+        """The plan for a RayJob or RayCluster, as of now by default; raises InvalidJob with a sentence.
+
+        `of_service`: it is the RayCluster of a RayService, which the sentences name.
+        """
+        job = rayjob.parse(raw, namespace, of_service=of_service)
         try:
             return await self._preview_job(job, now or self._manager.clock.now())
         except (*UNREADABLE, RecursionError) as error:

@@ -12,6 +12,7 @@ from adapter import names
 from adapter.admission import job_validation, warnings
 from adapter.admission.policy import PolicyObjects
 from adapter.admission.warnings import JobWarnings, WarningContext
+from adapter.objects import rayjob
 from adapter.objects.admissioncheck import read_check
 from adapter.objects.queues import LocalQueue, read_cluster_queue, read_local_queue
 from adapter.objects.rayjob import read_ray_job
@@ -120,7 +121,7 @@ def test_a_job_that_is_not_dispatched_is_warned(raw: Raw, there: dict[str, str],
 
 def test_a_default_queue_with_the_check_dispatches_the_job() -> None:
     raw = job(queue=None)
-    assert warnings.job_warnings(raw, seen({"default": "all"}), NOW) == JobWarnings((), raw)
+    assert warnings.job_warnings(raw, seen({"default": "all"}), NOW) == JobWarnings(job_to_plan=raw)
 
 
 # --- rejections ------------------------------------------------------------------------------------------------------
@@ -154,7 +155,21 @@ def test_the_first_warning_is_the_rejection_of_the_check() -> None:
 
 def test_a_job_without_faults_is_planned() -> None:
     raw = job()
-    assert warnings.job_warnings(raw, seen(), NOW) == JobWarnings((), raw)
+    assert warnings.job_warnings(raw, seen(), NOW) == JobWarnings(job_to_plan=raw)
+
+
+def test_the_workload_of_a_job_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs most of the time of a request, which the user waits for."""
+    built: list[str] = []
+    build = rayjob.build_workload
+
+    def counted(manifest: rayjob.JobManifest, *args: Any) -> Any:
+        built.append(manifest.name)
+        return build(manifest, *args)
+
+    monkeypatch.setattr(rayjob, "build_workload", counted)
+    said = warnings.job_warnings(job(make_group(1, template=make_template("1", schedulerName="kai"))), seen(), NOW)
+    assert built == [JOB] and said.faults == () and "spec.schedulerName is kai" in said.differences[0]
 
 
 def test_the_raycluster_of_a_service_is_planned() -> None:

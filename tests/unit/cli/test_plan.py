@@ -199,7 +199,7 @@ async def test_the_plan_of_a_service_is_for_the_raycluster_of_its_next_upgrade(
     server.lists = [says(await answer())]
     assert await run(monkeypatch, "-f", file, "--kubeconfig", config) == 0
     (asked,) = server.asked
-    assert asked.body == {"namespace": NAMESPACE, "object": cluster}
+    assert asked.body == {"namespace": NAMESPACE, "object": cluster, "ofService": True}
 
 
 async def test_no_file_no_kubeconfig_no_server(

@@ -229,6 +229,17 @@ def test_a_fault_of_the_whole_job_is_reported_once(render: Any, capsys: Capture)
     assert said.out == "" and line.startswith(f"RayCluster {builders.JOB}: spec.enableInTreeAutoscaling is true, ")
 
 
+def test_a_field_of_a_rayservice_has_its_path_there(render: Any, capsys: Capture) -> None:
+    raw = service()
+    raw["spec"]["rayClusterConfig"].update(enableInTreeAutoscaling=True, authOptions={"mode": "token"})
+    assert render([raw]) == 3
+    faults = capsys.readouterr().err.splitlines()
+    assert [line.partition(" is ")[0] for line in faults] == [
+        "RayService s: spec.rayClusterConfig.authOptions.mode",
+        "RayService s: spec.rayClusterConfig.enableInTreeAutoscaling",
+    ]
+
+
 HEAD_ONLY = {"workerGroupSpecs": [], "headGroupSpec": make_ray_job()["spec"]["rayClusterSpec"]["headGroupSpec"]}
 SWAPPED = {"rayClusterSpec": make_ray_job(kind="RayCluster")["spec"]}
 

@@ -63,6 +63,23 @@ def test_an_autoscaled_job_without_the_annotation_is_rejected() -> None:
     assert not answer["fits"] and "spec.enableInTreeAutoscaling is true, and " in answer["sentence"]
 
 
+def test_the_rejection_of_a_rayservice_names_its_fields() -> None:
+    """A question has the RayCluster of the RayService, whose spec the user has in another field."""
+    group = make_group(1, template=make_template("1", hostNetwork=True))
+    raw = make_ray_job(group, kind="RayCluster", enableInTreeAutoscaling=True)
+    preview = Sight({"east": 4}).preview
+    answer = asyncio.run(preview.preview_plan(raw, NAMESPACE, START, of_service=True))
+    sentences = [answer["sentence"], *answer["notes"]]
+    assert [sentence.partition(" is ")[0] for sentence in sentences] == [
+        f"RayService {builders.JOB}: spec.rayClusterConfig.enableInTreeAutoscaling",
+        f"RayService {builders.JOB}: worker group workers: spec.hostNetwork",
+    ]
+    assert names.JOB_DEFAULTS_LABEL in sentences[0]
+    assert asked(Sight({"east": 4}), raw)["sentence"].startswith(
+        f"RayCluster {builders.JOB}: spec.enableInTreeAutoscaling is "
+    )
+
+
 def test_an_annotated_elastic_job_is_planned_at_its_start() -> None:
     job = make_ray_job(make_group(3, maxReplicas=9), kind="RayCluster", enableInTreeAutoscaling=True)
     job["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
