@@ -107,7 +107,7 @@ def _template_workers(
     job = manifest.job
     own_services = [job.cluster.head_service_of(manifest.name)]
     for index, group in enumerate(manifest.cluster_spec.get("workerGroupSpecs") or ()):
-        template = group.get("template") or {}
+        template, path = group.get("template") or {}, f"{job.cluster_path}.workerGroupSpecs[{index}]"
         warnings = [
             *pod_warnings.start_param_warnings(
                 f"{job.cluster_path}.workerGroupSpecs[{index}]",
