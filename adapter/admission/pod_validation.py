@@ -20,6 +20,9 @@ NO_CLUSTERS: Final[Mapping[str, PodMapping]] = MappingProxyType({})  # nothing i
 
 _Rule = Callable[[Raw], Iterator[str]]
 
+_AUTH_MODE: Final = "RAY_AUTH_MODE"
+_KUBERNETES_TOKENS: Final = "RAY_ENABLE_K8S_TOKEN_AUTH"
+
 # Our keys that a user may write into a template.
 _USER_KEYS = (
     names.ZONE_ANNOTATION,
@@ -127,6 +130,17 @@ def _projected_identities(spec: Raw) -> Iterator[str]:
                     yield f"{_volume_path(volume)}.projected has a {kind}"
 
 
+def _kubernetes_tokens(spec: Raw) -> Iterator[str]:
+    """The variables by which Ray authenticates its nodes at the Kubernetes API, where the pod has both as text.
+
+    KubeRay sets them for authOptions.enableK8sTokenAuth (kuberay:controllers/ray/common/pod.go); users may, too.
+    """
+    for container in spec.get("containers") or ():
+        env = {entry.get("name"): str(entry.get("value") or "") for entry in container.get("env") or ()}
+        if env.get(_AUTH_MODE) == "token" and env.get(_KUBERNETES_TOKENS, "").lower() in ("true", "1"):
+            yield f"spec.containers[{printable(container.get('name'))}].env has {_KUBERNETES_TOKENS}"
+
+
 def _node_name(spec: Raw) -> Iterator[str]:
     if spec.get("nodeName"):
         yield f"spec.nodeName is {printable(spec['nodeName'])}"
@@ -190,6 +204,11 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
         _projected_identities,
         "it is issued in the manager, which the other cluster does not trust; remove the source, or for a token set "
         "spec.serviceAccountName to an account that a WorkerCluster names",
+    ),
+    (
+        _kubernetes_tokens,
+        "the token's issuer is the cluster that a pod runs in, which the manager does not trust; remove it, and use a "
+        "token in a Secret",
     ),
     (
         _node_name,

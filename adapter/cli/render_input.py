@@ -109,12 +109,7 @@ def _template_workers(
     for index, group in enumerate(manifest.cluster_spec.get("workerGroupSpecs") or ()):
         template, path = group.get("template") or {}, f"{job.cluster_path}.workerGroupSpecs[{index}]"
         warnings = [
-            *pod_warnings.start_param_warnings(
-                f"{job.cluster_path}.workerGroupSpecs[{index}]",
-                job.cluster.groups[index],
-                manifest.namespace,
-                own_services,
-            ),
+            *pod_warnings.start_param_warnings(path, job.cluster.groups[index], manifest.namespace, own_services),
             *pod_warnings.template_warnings(template, own_services, settings, manifest.namespace),
         ]
         problems = [

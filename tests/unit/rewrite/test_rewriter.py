@@ -741,6 +741,7 @@ def pod_affinity(labels: dict[str, str], *expressions: Pod) -> Pod:
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
+K8S_TOKENS = [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_ENABLE_K8S_TOKEN_AUTH", "value": "True"}]
 REFUSED = [
     ({"hostNetwork": True}, "spec.hostNetwork is true: "),
     (volume(hostPath={"path": "/data"}), "spec.volumes[v].hostPath is /data: "),
@@ -754,6 +755,10 @@ REFUSED = [
     (
         volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca"}}]}),
         "spec.volumes[v].projected has a clusterTrustBundle: ",
+    ),
+    (
+        {"containers": [{"name": "ray", "env": K8S_TOKENS}]},
+        "spec.containers[ray].env has RAY_ENABLE_K8S_TOKEN_AUTH: the token's issuer is the cluster that a pod runs in",
     ),
     ({"nodeName": "node-1"}, "spec.nodeName is node-1: "),
     (
