@@ -15,7 +15,7 @@ from typing import Any
 from adapter import names
 from adapter.objects import api_messages
 from adapter.objects.placement import ShareKey, share_name
-from adapter.objects.pod_requests import Resources, parse_quantity, pod_requests, scheduling_hash
+from adapter.objects.pod_requests import Resources, pod_requests, scheduling_hash
 from adapter.objects.required_objects import required_objects
 from adapter.objects.selectors import tolerates
 from adapter.objects.unstructured import (
@@ -23,15 +23,12 @@ from adapter.objects.unstructured import (
     UNREADABLE,
     Raw,
     key_of,
-    mapping_field,
-    mapping_list,
     meta,
-    printable,
-    text_field,
     truncate,
 )
 from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter
+from adapter.rewrite.denied_containers import denied_containers
 from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
@@ -50,7 +47,6 @@ MAX_TEMPLATE_BYTES = 32 * 1024
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NO_ROUND = 0  # rounds count from 1
-_KUBERAY_NOTE = ", which KubeRay adds and which requests as much as the worker, at least 200m cpu and 256Mi"
 # The statuses of a denial, without those of an overload or of a name conflict.
 _DENIED_STATUSES = (400, 403, 404, 422)
 
@@ -116,35 +112,11 @@ def parse_error(pod: Raw, status: int, message: str) -> DryRunResult:
     reported once the pod exists, which is better than never using such a cluster.
     """
     name = key_of(pod)[1]
-    text = truncate(
-        f"{message.replace(name, '*').removesuffix('.')}{_denied_containers(pod, message)}", MAX_ITEM_LENGTH
-    )
+    text = truncate(f"{message.replace(name, '*').removesuffix('.')}{denied_containers(pod, message)}", MAX_ITEM_LENGTH)
     is_unknown = api_messages.takes_no_dry_run(message) or api_messages.lacks_right(message, "create")
     if status in _DENIED_STATUSES and not is_unknown:
         return DryRunResult(denied_reason=text or f"its API server answers {status}")
     return DryRunResult(unknown_reason=text or f"its API server answers {status}")
-
-
-def _denied_containers(pod: Raw, message: str) -> str:
-    """` (container ray-worker)`: the containers that ask for what a LimitRange denies; empty if none is known."""
-    bounds = api_messages.container_bounds(message)
-    names_of_denied = [
-        text_field(container, "name")
-        for kind in ("containers", "initContainers")
-        for container in mapping_list(mapping_field(pod, "spec"), kind)
-        if any(_asks_for(container, *bound) for bound in bounds)
-    ]
-    denied = [f"{printable(name)}{_KUBERAY_NOTE if name == names.GCS_WAITER else ''}" for name in names_of_denied]
-    return f" (container {'; '.join(denied)})" if denied else ""
-
-
-def _asks_for(container: Raw, resource: str, kind: str, amount: str) -> bool:
-    resources = mapping_field(container, "resources")
-    amounts = {**mapping_field(resources, "limits"), **mapping_field(resources, f"{kind}s")}
-    try:
-        return resource in amounts and parse_quantity(amounts[resource], resource) == parse_quantity(amount, resource)
-    except ValueError:
-        return False
 
 
 def _checked_requests(spec: Raw) -> Resources:

@@ -14,7 +14,7 @@ import yaml
 
 from adapter.objects.unstructured import Raw
 from adapter.rewrite.stripping import TOKEN_VOLUME_PREFIX
-from hack.corpus.judge import Seen
+from hack.corpus.ask import Seen
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 

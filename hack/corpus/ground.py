@@ -7,21 +7,23 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from adapter import names
 from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.kube.client import ApiError, Client
-from adapter.shell.kube.resources import NAMESPACES, RAY_CLUSTERS, Resource
+from adapter.shell.kube.resources import LOCAL_QUEUES, NAMESPACES, RAY_CLUSTERS, Resource
 from hack.corpus import reduce
-from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample
 from hack.lab.base.progress import step
 from hack.testbed import bulk
 
 NAMESPACE: Final = "corpus"  # the first one; our samples name it in their commands
+DEFAULTS_QUEUE: Final = "defaults"  # the LocalQueue that adds the lines of the component job-defaults
 _LABEL: Final = f"{names.DOMAIN}/corpus"
+_PATIENCE: Final = 60.0  # seconds until an API server applies a new policy
 _SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts")
 _CLUSTER_SCOPED: Final = {
     "PriorityClass": Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
@@ -42,17 +44,27 @@ def namespaces(samples: Iterable[Sample]) -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Place:
+    """A sample's namespace, its RayCluster there, and the objects that its pods need to be made."""
+
+    namespace: str
+    cluster: Raw | None
+    needs: tuple[Raw, ...]
+
+
 @asynccontextmanager
-async def ready(client: Client, seen: Sequence[Seen]) -> AsyncIterator[None]:
+async def ready(client: Client, placed: Sequence[Place]) -> AsyncIterator[None]:
     """The namespaces, and what pods need to be made. What an earlier run left is deleted first, our own in the end."""
     await _clear(client)
     with step("corpus: what an earlier look left is gone"):
         await _gone(client)
-    places = sorted({one.cluster["metadata"]["namespace"] for one in seen})
+    places = sorted({place.namespace for place in placed})
     await asyncio.gather(*(client.create(NAMESPACES.path(), _labelled({"metadata": {"name": it}})) for it in places))
-    needs = [need for one in seen for need in one.sample.needs]
+    await asyncio.gather(*(client.create(LOCAL_QUEUES.path(it), _defaults_queue()) for it in places))
+    needs = [need for place in placed for need in place.needs]
     await asyncio.gather(*(client.create(_CLUSTER_SCOPED[need["kind"]].path(), _labelled(need)) for need in needs))
-    accounts = {(one.cluster["metadata"]["namespace"], name) for one in seen for name in _accounts(one.cluster)}
+    accounts = {(place.namespace, name) for place in placed if place.cluster for name in _accounts(place.cluster)}
     await asyncio.gather(
         *(client.create(_SERVICE_ACCOUNTS.path(it), {"metadata": {"name": name}}) for it, name in accounts)
     )
@@ -63,6 +75,30 @@ async def ready(client: Client, seen: Sequence[Seen]) -> AsyncIterator[None]:
         await _clear(client)
 
 
+def _defaults_queue() -> Raw:
+    labels = {names.JOB_DEFAULTS_LABEL: "true"}
+    return {"metadata": {"name": DEFAULTS_QUEUE, "labels": labels}, "spec": {"clusterQueue": "corpus"}}
+
+
+async def await_defaults(manager: Client) -> None:
+    """Wait until the API server applies the policy of the component job-defaults."""
+    head = {"template": {"spec": {"containers": [{"name": "ray", "image": "ray"}]}}}
+    labels = {names.QUEUE_LABEL: DEFAULTS_QUEUE}
+    body = {
+        "apiVersion": names.RAY_API_VERSION, "kind": "RayCluster", "metadata": {"name": "probe", "labels": labels},
+        "spec": {"headGroupSpec": head},
+    }  # fmt: skip
+
+    async def is_applied() -> bool:
+        try:
+            await manager.dry_run_create(RAY_CLUSTERS.path(NAMESPACE), body)
+        except ApiError:
+            return False
+        return True
+
+    await bulk.until(is_applied, "the API server applies the policy of job-defaults", _PATIENCE)
+
+
 async def _inhabited(client: Client, places: Sequence[str]) -> bool:
     """Whether pods can be made in all namespaces."""
     default = await client.get(_SERVICE_ACCOUNTS.path(), fieldSelector="metadata.name=default")
@@ -71,7 +107,7 @@ async def _inhabited(client: Client, places: Sequence[str]) -> bool:
 
 def _accounts(cluster: Raw) -> set[str]:
     """Service accounts that the pods name, which a user has made before; one that cannot exist stays away."""
-    spec = cluster.get("spec") or {"headGroupSpec": {"template": {"spec": {}}}, "workerGroupSpecs": []}
+    spec = cluster["spec"]
     templates = [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
     named = {template.get("serviceAccountName") or "default" for template in templates}
     return {name for name in named if re.fullmatch(r"[a-z0-9.-]+", name)} - {"default"}

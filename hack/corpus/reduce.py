@@ -9,6 +9,7 @@ replica a group, of two hosts at most, a gate on the head, no queue, and the nam
 from typing import Final
 
 from adapter import names
+from adapter.objects import rayservice
 from adapter.objects.unstructured import Raw
 
 PLACEMENT: Final = "rayjob-sample-4f2a1"
@@ -19,20 +20,12 @@ _SPEC: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
 _HOSTS: Final = 2  # the least that is more than one
 
 
-class NoCluster(Exception):
-    """A sample that makes no workers; the text says why."""
-
-
-def ray_cluster(body: Raw, namespace: str) -> Raw:
-    """Return the RayCluster to create for a sample; raises NoCluster."""
-    owner = _job(body)
-    metadata, kind = owner.get("metadata") or {}, owner["kind"]
-    spec = owner["spec"] if kind == "RayCluster" else owner["spec"].get(_SPEC[kind])
-    if not spec:
-        raise NoCluster("it uses a RayCluster that exists")
+def ray_cluster(body: Raw, namespace: str) -> Raw | None:
+    """Return the RayCluster to create for a sample; None for one without workers."""
+    owner, spec = job_of(body), cluster_spec(body)
     if not spec.get("workerGroupSpecs"):
-        raise NoCluster("it has no worker group")
-    name = name_of(body)
+        return None
+    metadata, kind, name = owner.get("metadata") or {}, owner["kind"], name_of(body)
     origin = {"ray.io/originated-from-cr-name": name, "ray.io/originated-from-crd": kind} if kind in _SPEC else {}
     return {
         "apiVersion": names.RAY_API_VERSION,
@@ -54,14 +47,31 @@ def name_of(body: Raw) -> str:
 
 
 def in_queue(body: Raw, namespace: str, queue: str) -> Raw:
-    """Return the sample as a user would submit it to a queue."""
-    metadata = body.get("metadata") or {}
-    labels = {**(metadata.get("labels") or {}), names.QUEUE_LABEL: queue}
-    return {**body, "metadata": {**metadata, "namespace": namespace, "labels": labels}}
+    """Return the sample as a user would submit it to a queue; without a queue if that is empty."""
+    job = job_of(body)
+    metadata = job.get("metadata") or {}
+    labels = {**_without_kueue(metadata.get("labels")), **({names.QUEUE_LABEL: queue} if queue else {})}
+    return {**job, "metadata": {**metadata, "namespace": namespace, "labels": labels}}
 
 
-def _job(body: Raw) -> Raw:
-    """A RayCronJob makes RayJobs of a template; everything else is itself."""
+def queued_object(submitted: Raw) -> Raw:
+    """What Kueue queues of a submitted sample: of a RayService the RayCluster that KubeRay makes."""
+    return rayservice.ray_cluster(submitted) if submitted["kind"] == names.RAY_SERVICE else submitted
+
+
+def cluster_spec(body: Raw) -> Raw:
+    """The RayCluster's spec of a sample; empty if it has none where KubeRay reads it."""
+    job = job_of(body)
+    spec: Raw = job["spec"] if job["kind"] == "RayCluster" else job["spec"].get(_SPEC[job["kind"]]) or {}
+    return spec
+
+
+def worker_templates(body: Raw) -> list[Raw]:
+    return [group["template"] for group in cluster_spec(body).get("workerGroupSpecs") or ()]
+
+
+def job_of(body: Raw) -> Raw:
+    """The job that a RayCronJob makes of its template; everything else is itself."""
     if body["kind"] != "RayCronJob":
         return body
     return {**body, "kind": "RayJob", "spec": body["spec"]["jobTemplate"]}

@@ -1,26 +1,31 @@
-"""Lists the samples: those of KubeRay's module as the lab pins it, its test manifests, and ours. It only reads."""
+"""Lists the samples: ours, the shapes that people bring, and those of KubeRay's module as the lab pins it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from adapter import names
 from adapter.objects.unstructured import Raw
+from hack.corpus import reduce
 from hack.lab.base.paths import REPO
 from hack.lab.build import tools
 
-OURS = "tests/corpus"
+OURS: Final = "tests/corpus"
+SHAPES: Final = "tests/corpus/shapes"
+IN_REPO: Final = (SHAPES, OURS)
 # Where KubeRay's module keeps what a user may copy, and what its own tests apply.
-_KUBERAY = {"kuberay: config/samples": "config/samples", "kuberay: test": "test"}
+_KUBERAY: Final = {"kuberay: config/samples": "config/samples", "kuberay: test": "test"}
+KUBERAY: Final = tuple(_KUBERAY)
 # Kinds that the API server requires before it takes a pod that names one; a pod can wait for all others.
-_NEEDED = ("PriorityClass", "RuntimeClass")
+_NEEDED: Final = ("PriorityClass", "RuntimeClass")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One object of KubeRay's as it stands in its file, with the objects that its pods need to be made."""
+    """One Ray object as it stands in its file, with the objects that its pods need to be made."""
 
     source: str
     name: str
@@ -30,20 +35,32 @@ class Sample:
     body: Raw
     needs: tuple[Raw, ...]
 
+    @property
+    def key(self) -> str:
+        """A file may have several Ray objects."""
+        return f"{self.source}/{self.name} {self.body['kind']} {reduce.name_of(self.body)}"
+
 
 def read() -> list[Sample]:
-    """All samples: ours first, then KubeRay's, each by name."""
+    """All samples: the shapes first, then KubeRay's, then ours, each by name. It may download KubeRay's module."""
     module = tools.module_dir("kuberay")
-    folders = {OURS: REPO / OURS, **{source: module / below for source, below in _KUBERAY.items()}}
-    return [sample for source, folder in folders.items() for sample in _of_folder(source, folder)]
+    kuberay = (
+        sample for source, below in _KUBERAY.items() for sample in _of_files(source, module / below, "**/*.yaml")
+    )
+    return [*of_repo(SHAPES), *kuberay, *of_repo(OURS)]
 
 
-def _of_folder(source: str, folder: Path) -> Iterator[Sample]:
-    for file in sorted(folder.rglob("*.yaml")):
+def of_repo(source: str) -> list[Sample]:
+    """The samples of a folder of this repository."""
+    return [*_of_files(source, REPO / source, "*.yaml")]
+
+
+def _of_files(source: str, folder: Path, pattern: str) -> Iterator[Sample]:
+    for file in sorted(folder.glob(pattern)):
         text = file.read_text(encoding="utf-8")
-        objects = [one for one in yaml.safe_load_all(text) if one]
-        needs = tuple(one for one in objects if one.get("kind") in _NEEDED)
-        about = text.partition("\n")[0].removeprefix("# ") if source == OURS else ""
+        objects = [body for body in yaml.safe_load_all(text) if body]
+        needs = tuple(body for body in objects if body.get("kind") in _NEEDED)
+        about = text.partition("\n")[0].removeprefix("# ") if source in IN_REPO else ""
         for body in objects:
             if str(body.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
                 yield Sample(source, str(file.relative_to(folder)), about, body, needs)

@@ -45,6 +45,10 @@ def test_a_file_for_kuberay_alone_runs(defaulted: Clusters, stage: Stage, runnin
     assert job["spec"]["shutdownAfterJobFinishes"] is True
     assert job["metadata"]["annotations"][names.ELASTIC_ANNOTATION] == "true"
 
+    kept = _bare_job(stage.name, name="kept", shutdownAfterJobFinishes=False)
+    assert "spec.shutdownAfterJobFinishes: true" in _apply(stage.manager, kept)
+    assert stage.manager.get("rayjobs", "kept", stage.name)["spec"]["shutdownAfterJobFinishes"] is True
+
     _apply(stage.manager, bare_cluster)
     wait(lambda: stage.running(2), 90, "both workers of the RayCluster run in east", running.tail)
     plain = stage.manager.get("rayclusters", "plain", stage.name)
@@ -71,14 +75,14 @@ def _bare_cluster(namespace: str) -> Raw:
     return bare
 
 
-def _bare_job(namespace: str) -> Raw:
+def _bare_job(namespace: str, name: str = "train", **spec: Any) -> Raw:
     """A RayJob with Ray's autoscaler, as KubeRay's users write it."""
     cluster: dict[str, Any] = _bare_cluster(namespace)
     return {
         **cluster,
         "kind": "RayJob",
-        "metadata": {**cluster["metadata"], "name": "train"},
-        "spec": {"entrypoint": "python -c 1", "rayClusterSpec": {**cluster["spec"], **AUTOSCALED}},
+        "metadata": {**cluster["metadata"], "name": name},
+        "spec": {"entrypoint": "python -c 1", "rayClusterSpec": {**cluster["spec"], **AUTOSCALED}, **spec},
     }
 
 

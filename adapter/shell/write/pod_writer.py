@@ -12,6 +12,7 @@ from adapter.objects import api_messages
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of, uid_of, version_of
 from adapter.rewrite import service_mirror
+from adapter.rewrite.denied_containers import denied_containers
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
@@ -77,6 +78,7 @@ class PodWriter:
     async def _note_refused(self, action: MirrorHead | CreatePod, subject: str, refusal: ApiError) -> None:
         if action.regarding:
             message, uid = _message_without_name(action.pod, refusal), uid_of(action.pod)
+            message += denied_containers(action.body, refusal.message)
             self._transient.note_pod_refused(
                 action.placement, action.share_key, uid, f"the cluster denies its pods: {message}"
             )

@@ -1,30 +1,39 @@
-"""The table of compatibility: the outcome and note of each sample. The creator of the pods does not matter here."""
+"""What becomes of a sample, by the answers of the clusters. The creator of the pods does not matter here."""
 
 import copy
+import functools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
 
 from adapter import names
 from adapter.objects.unstructured import Raw
-from hack.corpus import golden, ground, judge, reduce, report
-from hack.corpus.judge import Seen
-from hack.corpus.samples import OURS, Sample
+from hack.corpus import answers, ask, golden, ground, judge, naming, reduce, samples
+from hack.corpus.answers import TAKEN, Answers, PodAnswer, Refusal
+from hack.corpus.samples import OURS, SHAPES, Sample
 from hack.lab.base.paths import REPO
 
-
-def sample(name: str) -> Sample:
-    body = yaml.safe_load((REPO / OURS / f"{name}.yaml").read_text())
-    return Sample(OURS, f"{name}.yaml", "A case", body, ())
+FINE = {"workers": PodAnswer()}
+NO = Refusal("Invalid", "no")
 
 
-def seen(name: str) -> Seen:
-    """The observation of one of our samples that has a recorded pod."""
-    found = sample(name)
+def sample(name: str, source: str = OURS) -> Sample:
+    return _samples(source)[f"{name}.yaml"]
+
+
+@functools.cache
+def _samples(source: str) -> dict[str, Sample]:
+    return {entry.name: entry for entry in samples.of_repo(source)}
+
+
+def recorded(name: str) -> tuple[Raw, Raw]:
+    """The RayCluster and the recorded pod of one of our samples."""
     pod = yaml.safe_load((golden.FOLDER / f"{name}.in.yaml").read_text())
-    pods = {pod["metadata"]["labels"]["ray.io/group"]: pod}
-    return Seen(found, reduce.ray_cluster(found.body, "corpus"), pods=pods, answers=dict.fromkeys(pods, ""))
+    cluster = reduce.ray_cluster(sample(name).body, "corpus")
+    assert cluster is not None
+    return cluster, pod
 
 
 def spec(kind: str, cluster: Raw) -> Raw:
@@ -33,6 +42,9 @@ def spec(kind: str, cluster: Raw) -> Raw:
 
 GROUP = {"groupName": "w", "replicas": 7, "minReplicas": 5, "numOfHosts": 64, "template": {"spec": {"containers": []}}}
 CLUSTER = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerGroupSpecs": [GROUP], "suspend": True}
+
+
+# --- the RayCluster of a sample --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,7 @@ CLUSTER = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerG
 def test_every_kind_becomes_a_small_suspended_cluster(body: Raw, crd: str | None) -> None:
     before = copy.deepcopy(body)
     made = reduce.ray_cluster(body, "there")
+    assert made is not None
     (group,) = made["spec"]["workerGroupSpecs"]
     assert (group["replicas"], group["minReplicas"], group["numOfHosts"]) == (1, 1, 2)
     assert group["template"]["metadata"]["labels"] == {names.PLACEMENT_LABEL: reduce.PLACEMENT}, (
@@ -62,68 +75,131 @@ def test_every_kind_becomes_a_small_suspended_cluster(body: Raw, crd: str | None
 def test_a_sample_with_a_queue_is_not_held_by_kueue() -> None:
     body = spec("RayCluster", CLUSTER)
     body["metadata"]["labels"] = {names.QUEUE_LABEL: "q", "team": "t"}
-    assert reduce.ray_cluster(body, "there")["metadata"]["labels"] == {"team": "t"}
+    made = reduce.ray_cluster(body, "there")
+    assert made is not None and made["metadata"]["labels"] == {"team": "t"}
+    assert reduce.in_queue(body, "there", "")["metadata"]["labels"] == {"team": "t"}
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    "body",
     [
-        (spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}), "it uses a RayCluster that exists"),
-        (spec("RayCluster", {"headGroupSpec": {}}), "it has no worker group"),
+        spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}),
+        spec("RayCluster", {"headGroupSpec": {}}),
+        spec("RayService", {"rayClusterSpec": CLUSTER}),
     ],
 )
-def test_a_sample_without_workers_has_a_reason(body: Raw, why: str) -> None:
-    with pytest.raises(reduce.NoCluster, match=why):
-        reduce.ray_cluster(body, "there")
+def test_a_sample_without_workers_has_no_raycluster_to_create(body: Raw) -> None:
+    assert reduce.ray_cluster(body, "there") is None
 
 
-def test_an_accepted_pod_is_dispatched() -> None:
-    assert judge.finding(seen("plain")).outcome == judge.DISPATCHED
-
-
-def test_the_controllers_rejection_comes_before_the_worker_clusters_answer() -> None:
-    found = judge.finding(replace(seen("autoscaled"), answers={"workers": "no"}))
-    assert found.outcome == judge.REFUSED
-    assert "enableInTreeAutoscaling is true" in found.reason
-
-
-def test_a_pod_that_the_worker_cluster_rejects_is_a_fault() -> None:
-    found = judge.finding(replace(seen("plain"), answers={"Workers": "it is wrong"}))
-    assert (found.outcome, found.reason) == (judge.BROKEN, "the worker cluster refuses the pod: it is wrong")
-
-
-def test_a_pod_that_names_the_manager_is_a_fault() -> None:
-    pods = copy.deepcopy(seen("plain").pods)
-    pods["Workers"]["spec"]["tolerations"].append({"key": "plain-head-svc"})  # a field where no address is searched
-    found = judge.finding(replace(seen("plain"), pods=pods))
-    assert (found.outcome, found.reason) == (judge.BROKEN, "the pod still speaks of the manager's plain-head-svc")
-
-
-def stuck() -> Seen:
-    """The observation of a sample to which the configured KubeRay operator adds a directory of the node."""
-    pods = copy.deepcopy(seen("plain").pods)
-    pods["Workers"]["spec"]["volumes"].append({"name": "cache", "hostPath": {"path": "/data"}})
-    return replace(seen("plain"), pods=pods)
-
-
-def test_additions_of_kuberay_are_read_from_its_pod() -> None:
-    found = judge.finding(stuck())
-    assert found.outcome == judge.STUCK
-    assert found.reason.startswith("spec.volumes[cache].hostPath is /data")
-
-
-def test_a_service_is_judged_by_its_workers_and_by_how_it_upgrades() -> None:
-    found = seen("service")
-    assert judge.finding(found).outcome == judge.DISPATCHED
-    body = {**found.sample.body, "spec": {"upgradeStrategy": {"type": names.INCREMENTAL_UPGRADE}}}
-    stepwise = judge.finding(replace(found, sample=replace(found.sample, body=body)))
-    assert (stepwise.outcome, stepwise.group) == (judge.REFUSED, "")
-    assert stepwise.reason.startswith("spec.upgradeStrategy.type is ")
+def test_kueue_queues_the_raycluster_of_a_service_and_the_job_of_a_cron_job() -> None:
+    service = reduce.in_queue(spec("RayService", {"rayClusterConfig": CLUSTER}), "there", "q")
+    queued = reduce.queued_object(service)
+    assert (queued["kind"], queued["metadata"]["labels"], queued["spec"]) == (
+        "RayCluster", {names.QUEUE_LABEL: "q"}, CLUSTER,
+    )  # fmt: skip
+    assert reduce.in_queue(spec("RayCronJob", {"jobTemplate": {"a": 1}}), "there", "q")["spec"] == {"a": 1}
 
 
 def test_samples_of_one_name_are_kept_apart() -> None:
     named = [sample(name) for name in ("plain", "plain", "gpu", "plain")]
     assert ground.namespaces(named) == ["corpus", "corpus1", "corpus", "corpus2"]
+
+
+# --- what an administrator names -------------------------------------------------------------------------------------
+
+
+def test_the_lines_of_the_messages_name_all_that_a_sample_needs() -> None:
+    """A host path that the worker writes to is named for that; the message leaves this to the administrator."""
+    pods = naming.names_for(reduce.worker_templates(sample("hostpath", SHAPES).body), "team")
+    assert pods == {
+        "hostPaths": [
+            {"prefix": "/home/kubernetes/bin/nvidia", "namespaces": ["team"]},
+            {"prefix": "/mnt/nvme/scratch", "namespaces": ["team"], "readOnly": False},
+        ]
+    }
+    assert naming.names_for(reduce.worker_templates(sample("plain").body), "team") == {}
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "plain", "named"),
+    [
+        pytest.param(Answers(pods=FINE), judge.ACCEPTED, judge.ACCEPTED, id="taken"),
+        pytest.param(Answers(), judge.NO_WORKERS, judge.NO_WORKERS, id="no pods"),
+        pytest.param(Answers(alone=NO), judge.INVALID, judge.INVALID, id="of no use without a queue either"),
+        pytest.param(Answers(kuberay="no"), judge.INVALID, judge.INVALID, id="KubeRay makes no pods"),
+        pytest.param(Answers(queue=NO, pods=FINE), judge.REFUSED, judge.ACCEPTED, id="a queue that adds lines"),
+        pytest.param(Answers(defaults_queue=NO, pods=FINE), judge.ACCEPTED, judge.REFUSED, id="refused in that queue"),
+        pytest.param(Answers(worker_cluster=NO, pods=FINE), judge.ACCEPTED, judge.REFUSED, id="names not taken"),
+        pytest.param(Answers(pods={"a": PodAnswer(denied=NO)}), judge.BROKEN, judge.BROKEN, id="the pod is denied"),
+        pytest.param(Answers(pods={"a": PodAnswer(manager_name="x")}), judge.BROKEN, judge.BROKEN, id="a name is left"),
+        pytest.param(Answers(pods={"a": PodAnswer(addition="x")}), judge.STUCK, judge.STUCK, id="KubeRay adds a path"),
+    ],
+)
+def test_the_clusters_answers_decide(given: Answers, plain: str, named: str) -> None:
+    verdicts = [judge.verdict(sample("plain"), given, named=with_names) for with_names in (False, True)]
+    assert [verdict.outcome for verdict in verdicts] == [plain, named]
+    assert [bool(verdict.reasons) for verdict in verdicts] == [not verdict.runs for verdict in verdicts]
+
+
+def test_a_name_turns_a_rejection_into_an_acceptance() -> None:
+    account = sample("account", SHAPES)
+    plain = judge.verdict(account, Answers(pods=FINE), named=False)
+    assert (plain.outcome, [reason.code for reason in plain.reasons]) == (judge.REFUSED, ["Rejected"])
+    assert plain.reasons[0].message.startswith("worker group workers: spec.serviceAccountName is training: ")
+    named = judge.verdict(account, Answers(pods=FINE), named=True)
+    assert (named.outcome, named.names) == (judge.ACCEPTED, ("serviceAccounts",))
+
+
+def test_the_lines_of_the_queue_count_with_naming() -> None:
+    grows = sample("service-that-grows", SHAPES)
+    lines = {f'["metadata", "annotations", "{names.ELASTIC_ANNOTATION}"]': "true"}
+    verdicts = [judge.verdict(grows, Answers(pods=FINE, defaults=lines), named=named) for named in (False, True)]
+    assert [verdict.outcome for verdict in verdicts] == [judge.REFUSED, judge.ACCEPTED]
+    assert "spec.rayClusterConfig.enableInTreeAutoscaling" in verdicts[0].reasons[0].message
+    assert verdicts[1].names == (names.JOB_DEFAULTS_LABEL,)
+
+
+def test_what_rayspan_warns_of_refuses_nothing() -> None:
+    verdict = judge.verdict(sample("svc-in-env", SHAPES), Answers(pods=FINE), named=True)
+    assert verdict.outcome == judge.ACCEPTED
+    (warning,) = verdict.warnings
+    assert warning.startswith(
+        "worker group workers: spec.containers[ray-worker].env[MODEL_URL] has embedder.corpus.svc"
+    )
+
+
+def test_a_job_on_a_raycluster_that_exists_has_no_workers_of_its_own() -> None:
+    body = spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}) | {"apiVersion": "ray.io/v1"}
+    existing = replace(sample("plain"), body=body)
+    assert judge.verdict(existing, Answers(), named=False).outcome == judge.NO_WORKERS
+
+
+# --- pods ------------------------------------------------------------------------------------------------------------
+
+
+def pod_answer(cluster: Raw, pod: Raw) -> PodAnswer:
+    return judge.pod_answer(cluster, pod, judge.mapping_of(sample("plain")), TAKEN)
+
+
+def test_an_accepted_pod_has_no_fault() -> None:
+    assert pod_answer(*recorded("plain")) == PodAnswer()
+
+
+def test_a_pod_that_names_the_manager_is_a_fault() -> None:
+    cluster, pod = recorded("plain")
+    pod["spec"]["tolerations"].append({"key": "plain-head-svc"})  # a field where no address is searched
+    assert pod_answer(cluster, pod).manager_name == "plain-head-svc"
+
+
+def test_additions_of_kuberay_are_read_from_its_pod() -> None:
+    """The configured KubeRay operator adds a directory of the node, which no WorkerCluster names."""
+    cluster, pod = recorded("plain")
+    pod["spec"]["volumes"].append({"name": "cache", "hostPath": {"path": "/data"}})
+    assert pod_answer(cluster, pod).addition.startswith("spec.volumes[cache].hostPath is /data")
 
 
 @pytest.mark.parametrize("name", golden.CHOSEN)
@@ -142,16 +218,37 @@ def test_two_runs_give_one_recorded_pod() -> None:
     assert golden.settled({**other, "metadata": {**other["metadata"], "managedFields": [{}]}}) == pod
 
 
-def test_the_page_counts_and_numbers_kueues_messages() -> None:
-    both = [replace(one, kueue='RayCluster.ray.io "x" is invalid: too | odd') for one in (seen("plain"), stuck())]
-    page = report.page([*both, seen("service")])
-    assert "Of 3 samples: 2 dispatched, 0 refused, 1 cannot start, 0 broken, 0 no workers." in page
-    assert page.count("| no (1) |") == 2
-    assert page.endswith("\n1. `too | odd`\n")
+# --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_messages_of_the_api_server_in_any_order_are_one_note() -> None:
+def test_answers_are_read_as_they_were_written() -> None:
+    pods = {"a": PodAnswer(), "b": PodAnswer(denied=NO, manager_name="x")}
+    written = {"one": Answers(alone=NO, defaults={'["spec"]': {}, '["a"]': False}, pods=pods), "two": Answers()}
+    assert answers.read_text(answers.write_text(written)) == written
+
+
+def test_only_the_lines_of_the_component_are_recorded() -> None:
+    sent: dict[str, Any] = {
+        "metadata": {"name": "x"},
+        "spec": {"groups": [{"name": "a"}], "shutdownAfterJobFinishes": False},
+    }
+    stored = {
+        "metadata": {"name": "x", "uid": "u", "annotations": {names.ELASTIC_ANNOTATION: "true", "other": "x"}},
+        "spec": {"groups": [{"name": "a", "rayStartParams": {}}], "suspend": True, "shutdownAfterJobFinishes": True},
+    }
+    assert dict(ask.added_fields(sent, stored)) == {
+        f'["metadata", "annotations", "{names.ELASTIC_ANNOTATION}"]': "true",
+        '["spec", "groups", 0, "rayStartParams"]': {},
+        '["spec", "shutdownAfterJobFinishes"]': True,
+    }
+
+
+def test_messages_of_the_api_server_in_any_order_are_one() -> None:
     null = 'x.rayStartParams: Invalid value: "null": x.rayStartParams in body must be of type object: "null"'
-    page = report.page([replace(seen("plain"), kueue=said) for said in (f"[{null}, other]", f"[other, {null}]")])
-    assert page.count("| no (1) |") == 2
-    assert "write rayStartParams: {}" in page
+    assert ask.plain_words(f"[{null}, other]") == ask.plain_words(f"[other, {null}]")
+    assert ask.plain_words('RayCluster.ray.io "x" is invalid: too odd') == "too odd"
+
+
+def test_the_shapes_and_our_cases_are_apart() -> None:
+    assert {entry.name for entry in samples.of_repo(SHAPES)}.isdisjoint(entry.name for entry in samples.of_repo(OURS))
+    assert len(samples.of_repo(SHAPES)) == len([*(REPO / SHAPES).glob("*.yaml")]) == 16
