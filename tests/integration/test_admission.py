@@ -18,6 +18,7 @@ import yaml
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.lab import Lab
+from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
@@ -138,6 +139,33 @@ def test_all_that_is_refused_is_told_at_once(manager: Cluster, stage: Stage, kin
     assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name) == {}, "a dry run leaves nothing"
     _applied(stage.manager, job, dry=False)
     assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name), "and nothing is denied"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("svc-in-env", "spec.containers[ray-worker].env[MODEL_URL] has embedder.corpus.svc.cluster.local"),
+        ("node-address", "rayStartParams.node-ip-address is $MY_NAME.ray-workers.corpus.svc.cluster.local, a name"),
+        ("own-address", "rayStartParams.address is my-ray-head.corpus.svc.cluster.local:6379"),
+        ("other-scheduler", "spec.schedulerName is kai-scheduler: it is removed in worker clusters"),
+    ],
+)
+def test_what_differs_in_a_worker_cluster_is_told(manager: Cluster, stage: Stage, name: str, says: str) -> None:
+    """What people bring: such a job is dispatched, and its user learns at `kubectl apply` what will not be the same."""
+    stage.build({"east": 1})
+    job: Raw = yaml.safe_load((REPO / "tests/corpus/shapes" / f"{name}.yaml").read_text())
+    job["metadata"] |= {"namespace": stage.name, "labels": {names.QUEUE_LABEL: QUEUE}}
+    warned = _told(stage, job, says)
+    assert sum(says in line for line in warned) == 1
+    assert all(line.startswith(f"{job['kind']} {name}") for line in warned)
+
+
+def test_a_field_of_a_rayservice_is_named_as_its_file_has_it(manager: Cluster, stage: Stage) -> None:
+    stage.build({"east": 1})
+    job: Raw = yaml.safe_load((REPO / "tests/corpus/shapes/service-that-grows.yaml").read_text())
+    job["metadata"] |= {"namespace": stage.name, "labels": {names.QUEUE_LABEL: QUEUE}}
+    told = _told(stage, job, "spec.rayClusterConfig.enableInTreeAutoscaling is true")
+    assert any(names.JOB_DEFAULTS_LABEL in line for line in told)
 
 
 @pytest.mark.long
