@@ -76,8 +76,11 @@ async def ready(client: Client, placed: Sequence[Place]) -> AsyncIterator[None]:
 
 
 def _defaults_queue() -> Raw:
-    labels = {names.JOB_DEFAULTS_LABEL: "true"}
-    return {"metadata": {"name": DEFAULTS_QUEUE, "labels": labels}, "spec": {"clusterQueue": "corpus"}}
+    metadata = {"name": DEFAULTS_QUEUE, "labels": {names.JOB_DEFAULTS_LABEL: "true"}}
+    return {
+        "apiVersion": names.KUEUE_API_VERSION, "kind": "LocalQueue", "metadata": metadata,
+        "spec": {"clusterQueue": "corpus"},
+    }  # fmt: skip
 
 
 async def await_defaults(manager: Client) -> None:
