@@ -417,6 +417,8 @@ class ReasonCode(StrEnum):
     PODS_REJECTED = "PodsRejected"
     # The share needs preemption, and is created after all others are admitted.
     PREEMPTION_DEFERRED = "PreemptionDeferred"
+    # The share borrows quota, and is created after those of its cluster that do not.
+    BORROWING_DEFERRED = "BorrowingDeferred"
     # The share is not observed in the worker cluster yet.
     SHARE_NOT_CREATED = "ShareNotCreated"
     # The share is being deleted in the worker cluster.

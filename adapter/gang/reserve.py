@@ -3,7 +3,7 @@
 Shares of earlier rounds stay. planning/planner.py plans the round, and timeouts.py limits its time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,7 +11,15 @@ from adapter import names
 from adapter.actions import Action, RequeueAfter, Reserve, SetCheck, UpdatePlacementStatus, emit_event
 from adapter.gang import dry_run, messages
 from adapter.gang.gang_facts import Gang
-from adapter.gang.timeouts import RESERVE_RETRY, exclusion_duration, last_admissions, round_started_at, round_timeout
+from adapter.gang.timeouts import (
+    BORROWING_DELAY,
+    RESERVE_RETRY,
+    end_of_wait,
+    exclusion_duration,
+    last_admissions,
+    round_started_at,
+    round_timeout,
+)
 from adapter.objects import worker_pod
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reason import Reason
@@ -22,7 +30,12 @@ RESERVED_LAST = Reason(
     names.ReasonCode.PREEMPTION_DEFERRED,
     "its share is created after all others are admitted, because it requires preemption",
 )
+BORROWS_LATER = Reason(
+    names.ReasonCode.BORROWING_DEFERRED,
+    "its share is created after those within nominal quota, so that Kueue takes borrowed quota back first",
+)
 NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
+_DEFERRED = (RESERVED_LAST.code, BORROWS_LATER.code)
 
 
 def reserve_round(
@@ -30,17 +43,55 @@ def reserve_round(
 ) -> list[Action]:
     """Create the missing shares of a round, and admit the gang when all are admitted; `ready` if the gang runs.
 
-    A vanished share is created again by the same plan. Shares that preempt are created last, so that a round withdrawn
-    before that stops no running pod.
+    A vanished share is created again by the same plan. Shares that borrow are created after the others of their
+    cluster, so that a reclaim takes them first. Shares that preempt are created last, so that a round withdrawn before
+    that stops no running pod.
     """
     reservations = gang.reservations_of(placement, shares)
     blocked = blocked_shares(gang, reservations)
     if not blocked:
         return _admit(gang, workload, placement, ready, now)
     may_preempt = all(share.preempts for share in blocked)
-    absent = (share for share, r in reservations.items() if r is None and (may_preempt or not share.preempts))
+    borrow_at = _borrowing_times(gang, reservations, blocked, now)
+    absent = (
+        share
+        for share, reservation in reservations.items()
+        if reservation is None and (may_preempt if share.preempts else _may_create(share, borrow_at, now))
+    )
     creations = create_shares(gang, workload, placement, absent, ready)
-    return _wait_or_withdraw(gang, workload, placement, blocked, reservations, creations, ready, now)
+    requeue_at = [at for at in borrow_at.values() if at and at > now]
+    return [
+        *_wait_or_withdraw(gang, workload, placement, blocked, reservations, creations, ready, now),
+        *([RequeueAfter(min(requeue_at) - now)] if requeue_at else []),
+    ]
+
+
+def _may_create(share: Share, borrow_at: Mapping[str, datetime | None], now: datetime) -> bool:
+    if not share.borrows:
+        return True
+    at = borrow_at.get(share.cluster, now)
+    return at is not None and at <= now
+
+
+def _borrowing_times(
+    gang: Gang, reservations: Mapping[Share, Reservation | None], blocked: Mapping[Share, Reason], now: datetime
+) -> dict[str, datetime | None]:
+    """When shares that borrow may be created, by cluster; None while a share that does not is not admitted there."""
+    times = dict[str, datetime | None]()
+    for share, reservation in reservations.items():
+        if share.borrows or share.preempts:
+            continue
+        at = _borrowing_time(gang, reservation, now) if reservation and share not in blocked else None
+        earlier = times.get(share.cluster, at)
+        times[share.cluster] = max(at, earlier) if at and earlier else None
+    return times
+
+
+def _borrowing_time(gang: Gang, reservation: Reservation, now: datetime) -> datetime:
+    if reservation.reserved_at is None:
+        return now
+    since = gang.clusters.clocks.manager_time(reservation.cluster, reservation.reserved_at)
+    return end_of_wait(since, BORROWING_DELAY, now)
 
 
 def create_shares(
@@ -157,8 +208,7 @@ def _podset_update(podset: str, name: str, placement: Placement | None) -> dict[
 def _withdrawn_status(
     placement: Placement, blocked: Mapping[Share, Reason], timeout: timedelta, now: datetime
 ) -> dict[str, object]:
-    deferred = names.ReasonCode.PREEMPTION_DEFERRED
-    requested = messages.reason_by_cluster({s: reason for s, reason in blocked.items() if reason.code is not deferred})
+    requested = messages.reason_by_cluster({s: reason for s, reason in blocked.items() if reason.code not in _DEFERRED})
     cause = Reason(names.ReasonCode.RESERVATION_TIMEOUT, f"Not admitted {messages.timeout_text(timeout)}")
     return messages.withdrawing_status(placement, requested, cause, now + exclusion_duration(placement), now)
 
@@ -171,11 +221,17 @@ def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None])
         if share.cluster in unreachable:
             blocked[share] = Reason(names.ReasonCode.CLUSTER_UNREACHABLE, unreachable[share.cluster])
         elif reservation is None:
-            is_deferred = share.preempts and len(reservations) > 1 and not share.single_worker
-            blocked[share] = _denial(gang, share) or (RESERVED_LAST if is_deferred else NOT_CREATED)
+            blocked[share] = _denial(gang, share) or _absence_reason(share, reservations)
         elif reservation.deleting or not reservation.admitted:
             blocked[share] = not_admitted_reason(reservation)
     return blocked
+
+
+def _absence_reason(share: Share, reservations: Collection[Share]) -> Reason:
+    if share.preempts and len(reservations) > 1 and not share.single_worker:
+        return RESERVED_LAST
+    follows = share.borrows and any(s.cluster == share.cluster and not s.borrows for s in reservations)
+    return BORROWS_LATER if follows else NOT_CREATED
 
 
 def _denial(gang: Gang, share: Share) -> Reason | None:

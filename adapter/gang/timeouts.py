@@ -52,6 +52,9 @@ SOON = timedelta(seconds=1)
 # How often missing Secrets and ConfigMaps are read again: we may get them by name, but not list or watch them.
 MISSING_OBJECTS_RETRY = timedelta(seconds=5)
 RESERVE_RETRY = timedelta(seconds=2)  # until a denied share is created again, within its deadline
+# How long after the nominal quota of a cluster its borrowed quota is reserved. Kueue takes back first what was reserved
+# last, by times of whole seconds. Of equal times it may take the share within nominal quota.
+BORROWING_DELAY = timedelta(seconds=1)
 
 
 def last_admissions(gang: Gang, current: Placement) -> dict[str, datetime]:

@@ -63,6 +63,12 @@ class Share:
     preempts: bool = False  # Kueue must preempt others for it, so it is created last
     round: int = 0  # the round that created it; 0: the current round
     single_worker: bool = False  # deleted with its worker
+    borrows: bool = False  # its cluster's quota for it is borrowed, so it is created after what is nominal there
+
+    @property
+    def has_own_round(self) -> bool:
+        """Whether no other share of its plan has its round; a cluster has at most one share of the others."""
+        return self.single_worker or self.borrows
 
     @property
     def workers(self) -> int:
@@ -132,7 +138,7 @@ class Placement:
     start_timeouts: int = 0  # in the attempt
     job: Job | None = None  # the elastic job
     code: ReasonCode | None = None  # why nothing was planned; None where shares were planned
-    first_round_of_plan: int = 0  # 0: the last plan has one round, and was for a start
+    first_round_of_plan: int = 0  # 0: the last plan was for a start
     waiting_since: datetime | None = None  # when workers began to wait for a slot; None: the last plan has all
 
     @property
@@ -159,8 +165,13 @@ class Placement:
         return tuple(share for share in self.shares if not (self.withdrawing and self.is_from_last_plan(share)))
 
     def is_from_last_plan(self, share: Share) -> bool:
-        """Whether a share is from the last plan, which has a round for each single-worker share."""
-        return self.round_of(share) >= (self.first_round_of_plan or self.round)
+        """Whether a share is from the last plan, which has several rounds if shares have rounds of their own.
+
+        A plan for a start keeps no share, so all that borrow are from it.
+        """
+        if self.first_round_of_plan:
+            return self.round_of(share) >= self.first_round_of_plan
+        return share.borrows or self.round_of(share) >= self.round
 
     def round_of(self, share: Share) -> int:
         """The round that created a share."""
@@ -261,9 +272,14 @@ def gang_name_of(raw: Raw) -> str:
 
 
 def _parse_share(entry: Raw) -> Share:
-    groups = map(_parse_group_share, entry.get("groups") or ())
-    preempts, single = bool(entry.get("preempts")), bool(entry.get("single"))
-    return Share(entry.get("cluster") or "", tuple(groups), preempts, int(entry.get("round") or 0), single)
+    return Share(
+        cluster=entry.get("cluster") or "",
+        groups=tuple(map(_parse_group_share, entry.get("groups") or ())),
+        preempts=bool(entry.get("preempts")),
+        round=int(entry.get("round") or 0),
+        single_worker=bool(entry.get("single")),
+        borrows=bool(entry.get("borrows")),
+    )
 
 
 def _parse_group_share(group: Raw) -> GroupShare:
@@ -333,10 +349,9 @@ def _share_spec(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
     round_ = {"round": share.round} if share.round else {}
     single = {"single": True} if share.single_worker else {}
-    return {
-        "cluster": share.cluster, "groups": [_group_share_spec(group) for group in share.groups],
-        **preempts, **round_, **single,
-    }  # fmt: skip
+    borrows = {"borrows": True} if share.borrows else {}
+    groups = [_group_share_spec(group) for group in share.groups]
+    return {"cluster": share.cluster, "groups": groups, **preempts, **round_, **single, **borrows}
 
 
 def _group_share_spec(group: GroupShare) -> dict[str, Any]:

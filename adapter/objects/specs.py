@@ -247,6 +247,8 @@ class DispatchPolicy(_Spec):
     worker_start_timeout: Duration = Field(default=timedelta(minutes=15), alias="workerStartTimeout")
     on_share_lost: Literal["Replace", "Restart"] | None = Field(default=None, alias="onShareLost")
     require_reachable: bool = Field(default=False, alias="requireReachable")
+    # A reclaim stops less than one of these shares more than it asks for. docs/policies.md has their price.
+    borrowing_shares: int = Field(default=0, ge=0, le=50, alias="borrowingShares")
 
     @property
     def share_lost_action(self) -> Literal["Replace", "Restart"]:

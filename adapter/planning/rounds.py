@@ -14,6 +14,7 @@ from adapter.objects.placement import MAX_SHARES, Exclusion, Placement, Share, d
 from adapter.objects.unstructured import Raw, parse_time
 from adapter.objects.workload import Job
 from adapter.planning import ordering, planner
+from adapter.planning.borrowing_shares import divide_borrowing
 from adapter.planning.ordering import WaitingGang
 from adapter.planning.plan_request import (
     Candidate,
@@ -120,21 +121,19 @@ def request_beside_shares(
 ) -> PlanRequest:
     """What a running gang requests beside its kept shares, and from which clusters.
 
-    An elastic job grows by whatever fits. But if the job must be in one cluster and has to leave its own, its workers
-    move together.
+    An elastic job grows by whatever fits. A job that must be in one cluster stays in its own, or its workers move
+    together if it has to leave that.
     """
-    remaining, together = (
-        remaining_request(plan_request.request, kept_shares, draining, unusable_slots),
-        plan_request.request.mode == "SameCluster",
-    )
-    if not elastic or (together and not keeps_a_cluster(plan_request.request, remaining, kept_shares, draining)):
+    request, together = plan_request.request, plan_request.request.mode == "SameCluster"
+    remaining = remaining_request(request, kept_shares, draining, unusable_slots)
+    keeps_cluster = together and keeps_a_cluster(request, remaining, kept_shares, draining)
+    if together and not keeps_cluster:
         return replace(plan_request, request=remaining)
-    clusters = kept_clusters(plan_request.clusters, kept_shares, draining) if together else plan_request.clusters
-    return replace(
-        plan_request,
-        request=scale_up_request(plan_request.request, kept_shares, draining, unusable_slots),
-        clusters=clusters,
-    )
+    if keeps_cluster:
+        clusters = kept_clusters(plan_request.clusters, kept_shares, draining)
+        request, plan_request = replace(request, mode="BestEffort"), replace(plan_request, clusters=clusters)
+    grow = scale_up_request if elastic else remaining_request
+    return replace(plan_request, request=grow(request, kept_shares, draining, unusable_slots))
 
 
 def complete_result(request: GangRequest, kept_shares: Iterable[Share]) -> PlanResult:
@@ -217,7 +216,7 @@ def next_placement(
         else ""
     )
     last_round = max(before.round if before else 0, action.last_round)
-    shares, round_number = number_rounds(_split_by_worker(action, result, len(kept_shares), min_by_group), last_round)
+    shares, round_number = number_rounds(_split_shares(action, result, len(kept_shares), min_by_group), last_round)
     return Placement(
         namespace=workload.namespace,
         name=placement_name(workload),
@@ -240,7 +239,7 @@ def next_placement(
         start_timeouts=(before.start_timeouts if before and same_attempt else 0) + action.start_timed_out,
         job=workload.job if workload.elastic else None,
         code=_code(result),
-        first_round_of_plan=last_round + 1 if runs or round_number > last_round + 1 else 0,
+        first_round_of_plan=last_round + 1 if runs or (workload.elastic and round_number > last_round + 1) else 0,
         waiting_since=_waiting_since(before if same_attempt else None, result, now),
     )
 
@@ -268,23 +267,25 @@ def _failed_rounds(previous: Placement) -> int:
     return 0 if previous.job and previous.placed_round >= previous.round else previous.failed_rounds
 
 
-def _split_by_worker(
+def _split_shares(
     action: actions.Plan, result: PlanResult, kept_count: int, min_by_group: Mapping[str, int] | None
 ) -> tuple[Share, ...]:
-    """The shares of the plan; those of an elastic job are split.
+    """The shares of the plan; those that borrow and those of an elastic job are split.
 
-    Such a job starts with its minimum in one share for each cluster, and grows by single workers.
+    An elastic job starts with its minimum in one share for each cluster, and grows by single workers.
 
     A running job that must be in one cluster moves as a whole.
     """
     is_start = action.kept_shares is None
     together = min_by_group if is_start else None if result.request.mode == "SameCluster" else {}
-    return split_by_worker(
+    max_shares = MAX_SHARES - kept_count
+    shares = split_by_worker(
         result.plan.shares,
         together if action.workload.elastic else None,
-        max_shares=MAX_SHARES - kept_count,
+        max_shares=max_shares,
         starting=is_start,
     )
+    return divide_borrowing(result.request, result.candidates, shares, max_shares=max_shares, starting=is_start)
 
 
 def is_unchanged(action: actions.Plan, previous: Placement, spec: Raw) -> bool:

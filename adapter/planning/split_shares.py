@@ -49,13 +49,14 @@ def split_by_worker(
 def number_rounds(shares: Iterable[Share], last_round: int) -> tuple[tuple[Share, ...], int]:
     """Number the rounds of the shares from `last_round` + 1 on; return the shares and the last of these rounds.
 
-    Each single-worker share has a round of its own. Common shares keep 0, the current round, which is the last.
+    Each single-worker or borrowing share has a round of its own. Other shares keep 0, the current round, which is the
+    last.
     """
     numbered, has_common = list[Share](), False
     for share in shares:
-        last_round += share.single_worker
-        has_common |= not share.single_worker
-        numbered.append(replace(share, round=last_round) if share.single_worker else share)
+        last_round += share.has_own_round
+        has_common |= not share.has_own_round
+        numbered.append(replace(share, round=last_round) if share.has_own_round else share)
     return tuple(numbered), last_round + (has_common or not numbered)
 
 

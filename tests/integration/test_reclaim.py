@@ -6,8 +6,9 @@ from adapter.objects.placement import PlacementState
 from hack.testbed.auditlog import Written
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
-from hack.testbed.preemption import borrowers, lend
+from hack.testbed.preemption import borrowers, lend, uids
 from hack.testbed.stage import Stage
+from hack.trials.gangs import tenants
 
 
 def test_borrowed_quota_comes_back(stage: Stage, running: Controller) -> None:
@@ -36,3 +37,27 @@ def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Co
     assert stage.leftovers() == []
     assert {one.cluster for one in written.take(["create"])} == {"east"}, "west was not asked"
     assert borrowers(stage, "west") == before and len(before) == 2
+
+
+def test_a_reclaim_takes_little_more_than_is_asked_back(stage: Stage, running: Controller) -> None:
+    """B asks for its half of each cluster: of A's eight workers four run on untouched, and the others come back."""
+    tenants.build(stage, gpus=2, policy={"borrowingShares": 8})
+    tenants.submit(stage, "borrower", workers=8)
+    wait(lambda: stage.running(8), 60, "tenant A runs on its own quota and on B's", running.tail)
+    assert [share.get("borrows", False) for share in _shares(stage, "borrower")] == [False] * 2 + [True] * 4
+    before = {name: uids(stage, name) for name in stage.clusters}
+    tenants.submit(stage, "owner", workers=4, tenant=tenants.B)
+    wait(lambda: stage.where("owner") == "2 east, 2 west", 60, "tenant B has its own back", running.tail)
+    wait(lambda: stage.running(8), 60, "both tenants have four workers", running.tail)
+    survivors = {name: before[name] & uids(stage, name) for name in stage.clusters}
+    assert {name: len(pods) for name, pods in survivors.items()} == {"east": 2, "west": 2}
+    assert stage.where("borrower") == "2 east, 2 west"
+    stage.manager.kubectl("delete", "raycluster", "-n", stage.name, "owner")
+    wait(lambda: stage.where("borrower") == "4 east, 4 west", 60, "the lost workers come back", running.tail)
+    wait(lambda: stage.running(8), 60, "all of A's workers run", running.tail)
+    assert all(survivors[name] <= uids(stage, name) for name in stage.clusters), "no survivor was restarted"
+
+
+def _shares(stage: Stage, job: str) -> list[dict[str, object]]:
+    shares: list[dict[str, object]] = stage.placement(job)["spec"]["shares"]
+    return shares

@@ -37,7 +37,7 @@ from adapter.worker import dispatch, endpoint_objects
 
 log = logging.getLogger(__name__)
 SHORTEST_REQUEUE_SECONDS = 0.05
-# The lanes of single-worker shares in one cluster: a quarter of a client's parallel requests.
+# The lanes of single-worker and borrowing shares in one cluster: a quarter of a client's parallel requests.
 SINGLE_SHARE_LANES = PARALLEL_REQUESTS // 4
 
 
@@ -170,24 +170,24 @@ class Reconciler:
 def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
     """Actions by cluster and lane: a lane runs in order, lanes run in parallel."""
     lanes: dict[tuple[str, str], list[Action]] = defaultdict(list)
-    single_shares = Counter[str]()  # by cluster
+    small_shares = Counter[str]()  # by cluster
     for action in actions:
         cluster = target_cluster(action)
-        lanes[cluster, _lane_name(action, single_shares[cluster])].append(action)
-        single_shares[cluster] += isinstance(action, Reserve) and action.share.single_worker
+        lanes[cluster, _lane_name(action, small_shares[cluster])].append(action)
+        small_shares[cluster] += isinstance(action, Reserve) and action.share.has_own_round
     return lanes
 
 
 def _lane_name(action: Action, number: int) -> str:
     """An action's lane within its cluster, empty for the common lane.
 
-    Dry runs have a lane for each worker group, so a hanging webhook is waited for once per group. Single-worker shares
-    have several lanes, because there may be hundreds of them.
+    Dry runs have a lane for each worker group, so a hanging webhook is waited for once per group. Single-worker and
+    borrowing shares have several lanes, because there may be hundreds of them.
     """
     match action:
         case DryRunPod():
             return action.podset.name
-        case Reserve() if action.share.single_worker:
+        case Reserve() if action.share.has_own_round:
             return str(number % SINGLE_SHARE_LANES)
         case _:
             return ""

@@ -69,7 +69,17 @@ class Snapshot:
         )
         if policy is None:
             return GangRequest(workload.namespace, workload.queue, groups)
-        return GangRequest(workload.namespace, workload.queue, groups, policy.strategy, policy.gang, policy.min_workers)
+        # Where the whole gang restarts, small shares would save no worker.
+        borrowing_shares = policy.borrowing_shares if policy.share_lost_action == "Replace" else 0
+        return GangRequest(
+            workload.namespace,
+            workload.queue,
+            groups,
+            policy.strategy,
+            policy.gang,
+            policy.min_workers,
+            borrowing_shares=borrowing_shares,
+        )
 
     def _worker_group(self, workload: Workload, podset: PodSet, zone: str, hosts: int) -> GroupRequest:
         memo, flavors = self._manager.memo_of(workload), self._targets.flavor_specs((podset,))

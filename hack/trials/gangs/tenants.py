@@ -17,9 +17,12 @@ GPU = "nvidia.com/gpu"
 B = "b"  # the name of tenant B's LocalQueue
 
 
-def build(stage: Stage, *, gpus: int) -> tuple[str, str]:
-    """Make the queues, `gpus` for each tenant in each worker cluster; returns the names of both ClusterQueues."""
-    stage.build(dict.fromkeys(stage.clusters, gpus), resource=GPU)
+def build(stage: Stage, *, gpus: int, policy: dict[str, Any] | None = None) -> tuple[str, str]:
+    """Make the queues, `gpus` for each tenant in each worker cluster; returns the names of both ClusterQueues.
+
+    `policy`: more of the DispatchPolicy's spec.
+    """
+    stage.build(dict.fromkeys(stage.clusters, gpus), resource=GPU, policy=policy)
     other = f"{stage.name}-{B}"
     _beside(stage, stage.manager, other, {})
     for name in stage.clusters:

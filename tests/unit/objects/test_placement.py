@@ -113,6 +113,7 @@ SHARES = st.builds(
     preempts=st.booleans(),
     round=COUNT,
     single_worker=st.booleans(),
+    borrows=st.booleans(),
 )
 PLACEMENTS = st.builds(
     Placement,

@@ -13,7 +13,7 @@ from adapter.admission.policy import ResolvedPolicy
 from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, parse_placement, placement_name
 from adapter.objects.specs import parse_dispatch_policy
 from adapter.objects.workload import parse_workload
-from adapter.planning import ordering, rounds
+from adapter.planning import ordering, planner, rounds
 from adapter.planning.ordering import WaitingGang
 from adapter.planning.plan_request import (
     Candidate,
@@ -325,12 +325,15 @@ def test_an_elastic_job_scales_up_by_as_much_as_fits() -> None:
     assert drained.workers == 60
 
 
-def test_an_elastic_same_cluster_job_scales_up_in_its_cluster() -> None:
+def test_a_running_same_cluster_job_stays_in_its_cluster() -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))]
     assert kept_clusters(["east", "west"], kept, ()) == ["west"]
     me = replace(asking(3), request=replace(asking(3).request, mode="SameCluster"))
     assert rounds.request_beside_shares(me, kept, (), elastic=True).clusters == ["west"]
-    assert rounds.request_beside_shares(me, kept, (), elastic=False).clusters == me.clusters
+    lost = rounds.request_beside_shares(me, kept, (), elastic=False)
+    assert (lost.clusters, lost.request.mode, lost.request.workers) == (["west"], "BestEffort", 2)
+    drained = rounds.request_beside_shares(me, kept, {"west"}, elastic=False)
+    assert (drained.clusters, drained.request.mode) == (me.clusters, "SameCluster"), "it leaves as a whole"
     assert rounds.request_beside_shares(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
 
 
@@ -476,3 +479,22 @@ def test_an_unchanged_plan(
     assert rounds.is_unchanged(action, place, spec) is want
     assert not rounds.is_unchanged(action, place, {**spec, "wanted": 3})
     assert not rounds.is_unchanged(action, replace(place, waiting_since=at(3)), spec), "its workers wait no more"
+
+
+def test_a_start_that_borrows_is_one_plan_of_several_rounds() -> None:
+    """So a running job whose status is lost counts as placed, and no share of it is requested again."""
+    queues = [make_cluster_queue(2, cohortName="all"), make_cluster_queue(2, cohortName="all", name="lender")]
+    lends = replace(cluster("east", 2), quota_tree=tree.build(queues, [], [make_flavor()]))
+    request = replace(asking(4).request, borrowing_shares=8)
+    made = PlanResult(request, [lends], planner.plan(request, [lends]))
+    place = rounds.next_placement(actions.Plan(WORK, None, ()), made, 4, at(7))
+    assert [(s.workers, place.round_of(s), s.borrows) for s in place.shares] == [
+        (2, 3, False),
+        (1, 1, True),
+        (1, 2, True),
+    ]
+    assert (place.first_round_of_plan, place.implied_placed_round) == (0, 3)
+    assert all(map(place.is_from_last_plan, place.shares))
+    runs = rounds.next_placement(actions.Plan(WORK, place, (), place.shares[:1]), made, 4, at(9))
+    assert [runs.is_from_last_plan(share) for share in runs.shares] == [False, True, True, True]
+    assert runs.first_round_of_plan == 4
