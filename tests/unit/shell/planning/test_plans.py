@@ -559,3 +559,26 @@ def test_the_status_of_a_wide_gang_can_be_written() -> None:
     )
     status = explain.placed_status(replace(place, explanation="y" * 99_999), builders.START)
     assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, MAX_TEXT_LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("policy", "want"),
+    [
+        ({}, [4]),
+        ({"borrowingShares": 8}, [2, 1, 1]),
+        ({"borrowingShares": 1}, [2, 2]),
+        ({"borrowingShares": 8, "onShareLost": "Restart"}, [4]),
+        ({"borrowingShares": 8, "gang": "SameCluster"}, [4]),
+        ({"borrowingShares": 8, "gang": "SameCluster", "onShareLost": "Replace"}, [2, 1, 1]),
+    ],
+)
+def test_a_policy_divides_what_borrows_where_a_lost_share_costs_only_its_own_workers(
+    policy: Raw, want: list[int]
+) -> None:
+    sight = Sight({"east": 9}, **policy)
+    queues = (builders.make_cluster_queue(2, name=name, cohortName="all") for name in ("team-a", "lender"))
+    fill(sight.members["east"].cluster_queues, *queues)
+    work = gang("train", 4)
+    fill(sight.manager.workloads, work)
+    body, *_ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(work), None, ()), builders.START))
+    assert [share["groups"][0]["count"] for share in body["spec"]["shares"]] == want
