@@ -44,8 +44,8 @@ class PodSettings:
 
     def sets_scheduler(self, scheduler: str, namespace: str) -> bool:
         """Whether each cluster has a scheduler for the pods of a namespace that name this one."""
-        found = [find_object(entries, scheduler, namespace) for entries in self.schedulers]
-        return bool(found) and None not in found
+        named = [find_object(entries, scheduler, namespace) for entries in self.schedulers]
+        return bool(named) and None not in named
 
 
 def _schedulers_of(settings: Raw) -> tuple[NamedObject, ...]:
