@@ -63,10 +63,15 @@ def _divide(
 
 
 def _is_divisible(request: GangRequest, candidate: Candidate, share: Share) -> bool:
-    """Whether a share may be divided; Volcano starts the pods of a share together."""
+    """Whether a share may be divided.
+
+    Volcano starts the pods of a share together. So do the hosts of a replica, and a topology request holds for a share.
+    """
     is_volcano = candidate.pod_mapping.scheduler == names.VOLCANO_SCHEDULER
-    is_known = {part.name for part in share.groups} <= {group.name for group in request.groups}
-    return is_known and not (share.preempts or is_volcano or filter_reason(request, candidate))
+    groups = {group.name: group for group in request.groups}
+    is_known = {part.name for part in share.groups} <= groups.keys()
+    is_bound = any(group.hosts > 1 or group.topology for group in groups.values())
+    return is_known and not (share.preempts or is_bound or is_volcano or filter_reason(request, candidate))
 
 
 def _request_groups(request: GangRequest, share: Share) -> list[GroupRequest]:

@@ -1,4 +1,4 @@
-"""`rayspan list`, `where`, `why`, `watch` and `top` are right, for a user who may view only one namespace of the manager.
+"""`rayspan list`, `where`, `why`, `watch` and `top` are right, for a user who may view one namespace of the manager.
 
 It runs the commands as processes. No plan is made here: the deployed controller is parked while these tests run.
 """

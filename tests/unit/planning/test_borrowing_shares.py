@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.specs import PodMapping
+from adapter.objects.topology_request import TopologyRequest
 from adapter.planning.borrowing_shares import divide_borrowing
 from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.planning.planner import charge_shares, plan
@@ -125,6 +126,19 @@ def test_a_share_that_preempts_stays_whole() -> None:
     gang, clusters = request(group(4)), [cluster("east", 2, lent=2)]
     whole = replace(share("east", workers=4), preempts=True)
     assert divide_borrowing(gang, clusters, [whole], max_shares=9, starting=True) == (whole,)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        pytest.param({"hosts": 2}, id="the hosts of a replica start together"),
+        pytest.param({"topology": TopologyRequest("required", "rack")}, id="a topology request holds for a share"),
+    ],
+)
+def test_a_share_whose_workers_belong_together_stays_whole(bound: dict[str, Any]) -> None:
+    gang, clusters = request(replace(group(4), **bound)), [cluster("east", 2, lent=2)]
+    planned = share("east", workers=4)
+    assert divide_borrowing(gang, clusters, [planned], max_shares=9, starting=True) == (planned,)
 
 
 @pytest.mark.parametrize(
