@@ -36,7 +36,8 @@ def main(args: argparse.Namespace) -> int:
 async def _read_document(client: Client) -> Document:
     reader = ManagerReader(client)
     clusters = await reader.list_objects(WORKER_CLUSTERS)
-    queues, checks = await reader.list_objects(CLUSTER_QUEUES, whole=True), await reader.list_objects(ADMISSION_CHECKS)
+    queues = await reader.list_whole_objects(CLUSTER_QUEUES)  # managedFields show the version of their files
+    checks = await reader.list_objects(ADMISSION_CHECKS)
     policies = await policy_objects.read_policies(reader, clusters)
     return dispatch_check.describe_dispatch(
         queues, checks, policies, await _missing_leader(reader), reader.unread_reasons, reader.missing_kinds

@@ -43,16 +43,19 @@ class ManagerReader:
             return {}
         return {} if malformed_reason(raw) else trim.without_managed_fields(raw)
 
-    async def list_objects(
-        self, resource: Resource, namespace: str = "", *, whole: bool = False, **selectors: str
-    ) -> list[Raw]:
-        """The objects of a kind, without managedFields unless `whole`; none when they are not readable."""
+    async def list_objects(self, resource: Resource, namespace: str = "", **selectors: str) -> list[Raw]:
+        """The objects of a kind without managedFields; none when they are not readable."""
+        objects = await self.list_whole_objects(resource, namespace, **selectors)
+        return [trim.without_managed_fields(raw) for raw in objects]
+
+    async def list_whole_objects(self, resource: Resource, namespace: str = "", **selectors: str) -> list[Raw]:
+        """The objects of a kind; none when they are not readable."""
         try:
             objects, _ = await list_all(self._client, resource.path(namespace), **selectors)
         except ApiError as error:
             self._record_unread(resource, error, named=False)
             return []
-        return [raw if whole else trim.without_managed_fields(raw) for raw in objects if not malformed_reason(raw)]
+        return [raw for raw in objects if not malformed_reason(raw)]
 
     def _record_unread(self, resource: Resource, error: ApiError, *, named: bool) -> None:
         """Record why a kind was not read; raise an error other than a missing right or kind."""

@@ -6,7 +6,7 @@ import pytest
 
 from adapter.admission.policy import PolicyObjects
 from adapter.diagnosis import dispatch_check
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, key_of
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
 
 QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
@@ -253,9 +253,9 @@ def test_an_unreadable_object_does_not_count_as_missing(
 def test_a_queue_with_a_check_of_ours_has_notes() -> None:
     """They are no obstacle."""
     entry = {"apiVersion": "kueue.x-k8s.io/v1beta1", "manager": "argocd", "fieldsV1": {"f:spec": {}}}
-    old = {**QUEUE, "metadata": {**QUEUE["metadata"], "managedFields": [entry]}}
+    old = {**QUEUE, "metadata": {"name": key_of(QUEUE)[1], "managedFields": [entry]}}
     other = {"kind": "ClusterQueue", "metadata": {"name": "other", "managedFields": [entry]}, "spec": {}}
     found = dispatch_check.describe_dispatch([old, other], [check()], written(EAST), "", {}, ())
     (note,) = found["notes"]
-    assert f"{QUEUE['metadata']['name']} was last written as kueue.x-k8s.io/v1beta1 by argocd" in note
+    assert f"{key_of(QUEUE)[1]} was last written as kueue.x-k8s.io/v1beta1 by argocd" in note
     assert found["dispatches"] is True

@@ -173,7 +173,7 @@ def test_what_rayspan_warns_of_refuses_nothing() -> None:
 
 
 def test_a_job_on_a_raycluster_that_exists_has_no_workers_of_its_own() -> None:
-    body = spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}) | {"apiVersion": "ray.io/v1"}
+    body = {**spec("RayJob", {"clusterSelector": {"ray.io/cluster": "c"}}), "apiVersion": "ray.io/v1"}
     existing = replace(sample("plain"), body=body)
     assert judge.verdict(existing, Answers(), named=False).outcome == judge.NO_WORKERS
 

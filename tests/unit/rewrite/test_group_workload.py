@@ -203,8 +203,9 @@ def test_a_group_workload_is_a_prebuilt_pod_group_of_kueue() -> None:
 def test_a_topology_request_of_the_template_is_that_of_podset_and_pod(annotation: str) -> None:
     """Kueue assigns domains to the podset, and gives them to pods with its annotation only."""
     metadata = {"annotations": {annotation: "example.com/rack"}}
-    template = {"metadata": metadata, "spec": {"containers": [RAY]}}
-    groups = [("Workers", 2, template), ("Others", 1, {"spec": {"containers": [RAY]}})]
+    template: Raw = {"metadata": metadata, "spec": {"containers": [RAY]}}
+    other: Raw = {"spec": {"containers": [RAY]}}
+    groups = [("Workers", 2, template), ("Others", 1, other)]
     podsets = group_workload.build_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
     requests = {podset["name"]: podset.get("topologyRequest") for podset in podsets}
     assert requests == {
@@ -270,7 +271,9 @@ def test_a_recorded_pod_requests_no_more_than_its_group_reserved(path: Path) -> 
     """The reservation is made from the RayCluster's template, which is what Kueue sees in the manager."""
     pod = yaml.safe_load(path.read_text())
     sample = yaml.safe_load((REPO / samples.OURS / path.name.replace(".in.", ".")).read_text())
-    groups = reduce.ray_cluster(sample, "corpus")["spec"]["workerGroupSpecs"]
+    ray_cluster = reduce.ray_cluster(sample, "corpus")
+    assert ray_cluster
+    groups = ray_cluster["spec"]["workerGroupSpecs"]
     template = next(group for group in groups if group["groupName"] == pod["metadata"]["labels"]["ray.io/group"])[
         "template"
     ]
