@@ -232,9 +232,9 @@ def test_a_cluster_that_is_too_small_is_described_by_both_names(
 
 def _give_classes(stage: Stage, cluster: Cluster, name: str, overhead: str) -> None:
     """A RuntimeClass and a PriorityClass."""
-    group = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    group: Raw = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
     fixed = {"overhead": {"podFixed": {"cpu": overhead}}} if overhead else {}
-    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    priority: Raw = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
     for body in ({**group, "handler": "runc", **fixed}, {**priority, "value": len(name)}):
         cluster.apply(yaml.safe_dump(body))
         stage.made.append((cluster, body["kind"].lower(), name))
