@@ -15,7 +15,7 @@ from adapter.admission.kuberay_validation import KubeRayRejection
 from adapter.admission.naming_validation import naming_problems, needed_in_clusters, read_mappings
 from adapter.admission.pod_warnings import PodSettings
 from adapter.admission.policy import ResolvedPolicy
-from adapter.objects import kuberay_rules, rayjob, specs
+from adapter.objects import kuberay_rules, rayjob, replica, specs
 from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
@@ -317,6 +317,11 @@ def job_problems(job: JobObject) -> Iterator[str]:
             "which the manager does not trust; use authOptions.mode token"
         )
     for index, group in enumerate(job.cluster.groups):
+        if group.hosts > replica.MAX_HOSTS:
+            yield (
+                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group.num_of_hosts}, and a replica has at most "
+                f"{replica.MAX_HOSTS} hosts; use more replicas"
+            )
         for key in group.labels:
             if key.startswith(f"{names.DOMAIN}/"):
                 yield (

@@ -77,6 +77,9 @@ def reserved_key_problems(template: Raw, own: str = "") -> Iterator[str]:
         for key in entries or {}:
             if key.startswith(f"{names.DOMAIN}/") and key not in permitted:
                 yield f"{where} has {printable(key)}: the key is reserved for Rayspan; remove it"
+    for key in (names.RAY_REPLICA_NAME_LABEL, names.RAY_HOST_INDEX_LABEL):
+        if key in (metadata.get("labels") or {}):
+            yield f"metadata.labels has {key}: KubeRay writes it on each host of a replica; remove it"
 
 
 def remote_pod_problem(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> str:

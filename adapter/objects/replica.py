@@ -12,6 +12,8 @@ from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
 from adapter.objects.unstructured import Raw, key_of, label, printable
 from adapter.objects.worker_pod import Slot, group_shares, share_slots, worker_group_of
 
+# The hosts of the largest slices in use. The cost of a pod grows with the hosts of its replica.
+MAX_HOSTS = 256
 # The label's value has at most so many digits; more are forged.
 _MAX_DIGITS = 9
 
@@ -25,6 +27,11 @@ def host_index(pod: Raw) -> int | None:
 def replica_name(pod: Raw) -> str:
     """The name of a pod's replica of several hosts; empty for a pod of one host."""
     return "" if host_index(pod) is None else label(pod, names.RAY_REPLICA_NAME_LABEL)
+
+
+def hosts_of(placement: Placement, pod: Raw) -> int:
+    """How many hosts a replica of the pod's group has by the plan."""
+    return max((part.hosts for _, part in group_shares(placement, worker_group_of(pod))), default=1)
 
 
 def replica_key(pod: Raw) -> tuple[str, str, str]:

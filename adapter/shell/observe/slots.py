@@ -20,7 +20,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
-from adapter.objects.replica import host_index, replica_key, replica_name
+from adapter.objects.replica import host_index, hosts_of, replica_key, replica_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
 from adapter.objects.worker_pod import (
@@ -180,19 +180,17 @@ class SlotObserver:
             return False
         return not any(map(slot_of, self._effective_pods(placement, others)))
 
-    def joined_slot(self, pod: Raw) -> Slot | None:
+    def joined_slot(self, placement: Placement, pod: Raw) -> Slot | None:
         """The slot of the pod that the other hosts of a replica follow; None if it is this pod, or none has a slot.
 
         That is one whose remote pod may exist, because it stays where it is, or else the first of the hosts.
         """
-        name, key = replica_name(pod), by_placement(pod)
-        if not name:
+        name, count = replica_name(pod), hosts_of(placement, pod)
+        if not name or count == 1:
             return None
-        hosts = (
-            other
-            for other in self._manager.pods.group_matches(key, in_replica(name))
-            if replica_key(other) == replica_key(pod)
-        )
+        named = self._manager.pods.group_matches(by_placement(pod), in_replica(name))
+        # A replica has a few more pods than hosts while KubeRay replaces it. Any number has a forged label.
+        hosts = [other for other in named[: 4 * count] if replica_key(other) == replica_key(pod)]
         ranked = [
             (*self._rank_in_replica(host), slot, uid_of(host))
             for host in hosts

@@ -143,7 +143,7 @@ class WorkerObserver:
     def _slot_choice_facts(self, objects: _WorkerObjects) -> SlotChoiceFacts:
         pod, placement, stored_pod = objects.pod, objects.placement, objects.pod_with_template_slot
         is_without_slot = stored_pod is not None and pod is not stored_pod
-        joined = self._slots.joined_slot(pod) if pod and placement and objects.may_get_slot else None
+        joined = self._slots.joined_slot(placement, pod) if pod and placement and objects.may_get_slot else None
         return SlotChoiceFacts(
             taken=self._taken_slots(pod, placement, joined) if pod and placement and objects.may_get_slot else (),
             joined=joined,

@@ -48,6 +48,10 @@ REFUSED = [
         "for 1; set 1",
     ),
     (
+        {"workerGroupSpecs": [make_group(1, numOfHosts=257)]},
+        "{}.workerGroupSpecs[0].numOfHosts is 257, and a replica has at most 256 hosts; use more replicas",
+    ),
+    (
         {"workerGroupSpecs": [make_group(1), make_group(1, labels={"rayspan.dev/cluster": "east"})]},
         "{}.workerGroupSpecs[1].labels has rayspan.dev/cluster: the key is reserved for Rayspan; remove it",
     ),

@@ -97,6 +97,11 @@ def test_the_rejection_of_a_workload(
         pytest.param(
             {"metadata": {"annotations": {"rayspan.dev/podset-required-topology": "rack"}}}, "", id="a topology"
         ),
+        pytest.param(
+            {"metadata": {"labels": {"ray.io/worker-group-replica-name": "a"}}},
+            "metadata.labels has ray.io/worker-group-replica-name: KubeRay writes it",
+            id="a label by which KubeRay knows the hosts of a replica",
+        ),
         pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="the node selector of a pool"),
         pytest.param(
             {"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ",

@@ -1,13 +1,14 @@
 """Which slot a host of a replica gets, from the facts about the replica's other hosts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapter import names
 from adapter.actions import Action, AssignSlot, CreatePod, EmitEvent
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import Share, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import parse_workload
@@ -22,8 +23,8 @@ from tests.unit.worker.test_dispatch import ADMITTED, EAST, HEAD, SEEN, WEST
 
 WORK = make_workload()
 RAW = make_placement(WORK, shares={"east": {"workers": 4}, "west": {"workers": 2}})
-for share in RAW["spec"]["shares"]:
-    share["groups"][0]["hosts"] = 2
+for raw_share in RAW["spec"]["shares"]:
+    raw_share["groups"][0]["hosts"] = 2
 PLACE = parse_placement(RAW)
 E = [Slot(EAST, "role-workers", index) for index in range(4)]
 W = [Slot(WEST, "role-workers", index) for index in range(2)]
@@ -90,7 +91,7 @@ def test_a_worker_without_kuberays_labels_gets_no_remote_pod_and_an_event() -> N
     ],
 )
 def test_the_host_that_a_replica_follows(others: list[Raw], want: Slot | None) -> None:
-    assert observer(host("a0"), *others).joined_slot(host("a0")) == want
+    assert observer(host("a0"), *others).joined_slot(PLACE, host("a0")) == want
 
 
 def observer(*pods: Raw, assignments: PendingAssignments | None = None) -> SlotObserver:
@@ -102,15 +103,26 @@ def observer(*pods: Raw, assignments: PendingAssignments | None = None) -> SlotO
 def test_hosts_in_two_places_follow_one_of_them() -> None:
     """Two writers may have given them slots apart."""
     first, second = host("a0", E[0]), host("a1", W[1])
-    assert observer(first, second).joined_slot(first) is None
-    assert observer(first, second).joined_slot(second) == E[0]
+    assert observer(first, second).joined_slot(PLACE, first) is None
+    assert observer(first, second).joined_slot(PLACE, second) == E[0]
 
 
 def test_a_slot_that_is_being_written_counts() -> None:
     assignments = PendingAssignments()
     assignments.add([AssignSlot(host("a1"), "west", W[1])])
-    assert observer(host("a0"), host("a1"), assignments=assignments).joined_slot(host("a0")) == W[1]
+    assert observer(host("a0"), host("a1"), assignments=assignments).joined_slot(PLACE, host("a0")) == W[1]
 
 
 def test_a_worker_of_one_host_follows_none() -> None:
-    assert observer(make_pod("x", placement=PLACE.name)).joined_slot(make_pod("x", placement=PLACE.name)) is None
+    assert observer(make_pod("x", placement=PLACE.name)).joined_slot(PLACE, make_pod("x", placement=PLACE.name)) is None
+
+
+def test_forged_labels_of_a_group_of_single_hosts_cost_no_search() -> None:
+    single = replace(PLACE, shares=tuple(_with_single_hosts(share) for share in PLACE.shares))
+    forged = observer(host("a0"), host("a1", W[1]))
+    assert forged.joined_slot(PLACE, host("a0")) == W[1]
+    assert forged.joined_slot(single, host("a0")) is None
+
+
+def _with_single_hosts(share: Share) -> Share:
+    return replace(share, groups=tuple(replace(part, hosts=1) for part in share.groups))
