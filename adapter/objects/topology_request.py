@@ -2,7 +2,7 @@
 
 Kueue of the manager reads its own annotations on a template, and admits such a job only to a flavor with a topology of
 the manager's nodes (docs/upstream.md, "What a check covers"). So a template has annotations of ours in their place.
-Kueue's own count where its feature TopologyAwareScheduling is off in the manager.
+Where the feature TopologyAwareScheduling is off in the manager, Kueue's own are dropped.
 """
 
 import re
@@ -44,14 +44,13 @@ class TopologyRequest(NamedTuple):
 
 
 def read_topology_request(template: Raw) -> TopologyRequest | None:
-    """The request of a pod template or of a pod; None if it has none. An annotation of ours counts before Kueue's."""
-    for own in (True, False):
-        for mode, ours, kueue in _ANNOTATIONS:
-            value = annotation(template, ours if own else kueue)
-            if mode == "unconstrained" and value in _TRUE:
-                return TopologyRequest(mode, "true")
-            if mode != "unconstrained" and value:
-                return TopologyRequest(mode, value)
+    """The request of a pod template or of a pod; None if it has none."""
+    for mode, ours, _ in _ANNOTATIONS:
+        value = annotation(template, ours)
+        if mode == "unconstrained" and value in _TRUE:
+            return TopologyRequest(mode, "true")
+        if mode != "unconstrained" and value:
+            return TopologyRequest(mode, value)
     return None
 
 
@@ -66,9 +65,8 @@ def topology_problem(template: Raw) -> str:
     request = read_topology_request(template)
     if request is None or request.mode == "unconstrained" or _is_level(request.value):
         return ""
-    key = ours[0] if ours else next(iter(request.pod_annotation))
     return (
-        f"metadata.annotations.{key} is {printable(request.value)}, which is no key of a node label with at most "
+        f"metadata.annotations.{ours[0]} is {printable(request.value)}, which is no key of a node label with at most "
         f"{MAX_LEVEL_LENGTH} characters; name a level of the worker clusters' Topology"
     )
 

@@ -55,7 +55,7 @@ def build_demand(
     if closed:
         return Demand(queue, closed_reason=closed)
     shares = _requests_by_group(queue, request)
-    requested = pod_requests(pod_spec).keys() if topology else ()
+    requested = pod_requests(pod_spec).keys() - {PODS} if topology else ()
     return Demand(
         queue,
         [

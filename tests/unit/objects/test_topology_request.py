@@ -29,10 +29,9 @@ def template(**annotations: object) -> Raw:
         pytest.param({UNCONSTRAINED: "true"}, {"unconstrained": True}, {names.KUEUE_UNCONSTRAINED_TOPOLOGY: "true"},
             id="unconstrained"),
         pytest.param({UNCONSTRAINED: "false"}, None, None, id="unconstrained is false"),
-        pytest.param({names.KUEUE_REQUIRED_TOPOLOGY: RACK}, {"required": RACK}, {names.KUEUE_REQUIRED_TOPOLOGY: RACK},
-            id="Kueue's annotation"),
+        pytest.param({names.KUEUE_REQUIRED_TOPOLOGY: RACK}, None, None, id="Kueue's annotation"),
         pytest.param({names.KUEUE_REQUIRED_TOPOLOGY: "zone", PREFERRED: RACK}, {"preferred": RACK},
-            {names.KUEUE_PREFERRED_TOPOLOGY: RACK}, id="an annotation of ours counts before Kueue's"),
+            {names.KUEUE_PREFERRED_TOPOLOGY: RACK}, id="an annotation of ours beside Kueue's"),
         pytest.param({REQUIRED: 7, PREFERRED: ["x"]}, None, None, id="no texts"),
     ],
 )  # fmt: skip
@@ -57,8 +56,7 @@ def test_a_template_without_metadata_requests_nothing() -> None:
         pytest.param({REQUIRED: "a rack"}, f"{REQUIRED} is a rack, which is no key", id="no label key"),
         pytest.param({REQUIRED: "x" * 64}, "with at most 63 characters", id="longer than Kueue's field"),
         pytest.param({REQUIRED: "x" * 1_000_000}, "with at most 63 characters", id="a huge text"),
-        pytest.param({names.KUEUE_REQUIRED_TOPOLOGY: "a/b/c"}, f"{names.KUEUE_REQUIRED_TOPOLOGY} is a/b/c",
-            id="Kueue's annotation"),
+        pytest.param({names.KUEUE_REQUIRED_TOPOLOGY: "a/b/c"}, "", id="Kueue's annotation, which is dropped"),
     ],
 )  # fmt: skip
 def test_an_invalid_request_is_a_problem(annotations: Raw, problem: str) -> None:

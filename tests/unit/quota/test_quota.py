@@ -453,6 +453,17 @@ def test_a_flavor_of_generated_resources_needs_no_topology() -> None:
     assert found.flavors == {"cpu": "racked", "credits": "plain"}
 
 
+def test_the_flavor_of_pods_needs_no_topology() -> None:
+    """Each pod counts as one of `pods`, which none requests."""
+    groups = [
+        {"coveredResources": [name], "flavors": [{"name": f, "resources": [{"name": name, "nominalQuota": "9"}]}]}
+        for name, f in (("cpu", "racked"), ("pods", "plain"))
+    ]
+    raw = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
+    tree = build([raw], [], [flavor("racked", topologyName="racks"), flavor("plain")])
+    assert admits(tree, "q", CORE, ONE_CORE, topology=IN_RACK).flavors == {"cpu": "racked", "pods": "plain"}
+
+
 def _effective(cpu: int | None) -> Raw:
     rows = [{"coveredResources": ["cpu"], "flavors": [{"name": "a", "resources": [
         {"name": "cpu", "nominalQuota": str(cpu)}]}]}]  # fmt: skip

@@ -197,12 +197,9 @@ def test_a_group_workload_is_a_prebuilt_pod_group_of_kueue() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "annotation", ["rayspan.dev/podset-required-topology", "kueue.x-k8s.io/podset-required-topology"]
-)
-def test_a_topology_request_of_the_template_is_that_of_podset_and_pod(annotation: str) -> None:
+def test_a_topology_request_of_the_template_is_that_of_podset_and_pod() -> None:
     """Kueue assigns domains to the podset, and gives them to pods with its annotation only."""
-    metadata = {"annotations": {annotation: "example.com/rack"}}
+    metadata = {"annotations": {"rayspan.dev/podset-required-topology": "example.com/rack"}}
     template: Raw = {"metadata": metadata, "spec": {"containers": [RAY]}}
     other: Raw = {"spec": {"containers": [RAY]}}
     groups = [("Workers", 2, template), ("Others", 1, other)]
