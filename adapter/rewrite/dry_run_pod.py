@@ -87,16 +87,18 @@ def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict
 def digest(template: Raw, group: str, target: Target) -> str:
     """Hash all inputs of a dry run except its cluster and namespace.
 
-    What the pod needs of a cluster is an input: without one, the pod has none of the cluster's names.
+    What the pod names of a cluster is an input: without a cluster, the pod has none of the cluster's names.
     """
-    pod, required = build_pod(template, group, target, ""), required_objects(template.get("spec") or {})
-    text = json.dumps([pod, required], sort_keys=True, default=str)
+    spec = template.get("spec") or {}
+    named = [required_objects(spec), spec.get("priorityClassName"), spec.get("schedulerName")]
+    text = json.dumps([build_pod(template, group, target, ""), *named], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_response(answer: Raw, template: Raw, target: Target) -> DryRunResult:
+    namespace, _ = key_of(answer)
     try:
-        reserved = group_workload.reserved_template(template, target, admitted_spec=answer["spec"])
+        reserved = group_workload.reserved_template(template, target, namespace=namespace, admitted_spec=answer["spec"])
         request = _checked_requests(reserved["spec"])
         return DryRunResult(
             reserved_template=reserved, request=request, scheduling_hash=scheduling_hash(reserved["spec"], request)

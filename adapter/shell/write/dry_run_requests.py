@@ -36,6 +36,8 @@ class DryRunner:
             async with asyncio.timeout(DRY_RUN_SECONDS), self._semaphores[cluster]:
                 if self._dry_run_answers.known_answers(action.workload, [pair]):
                     return
+                if self._fleet.connected_cache(cluster).spec.pods != action.target.pods:
+                    return  # edited since the body was made, so the answer would count for other names
                 namespace, _ = key_of(action.body)
                 # Read before the request: a change during the request may not be in the answer.
                 circumstances = self._dry_run_answers.circumstances(cluster, namespace)

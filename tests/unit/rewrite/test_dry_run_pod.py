@@ -117,6 +117,8 @@ def test_jobs_of_the_same_shape_have_one_digest(other: Raw) -> None:
         pytest.param(template({**RAY, "securityContext": {}}), "workers", NOWHERE, id="security context"),
         pytest.param(template(volumes=[{"name": "v", "emptyDir": {}}]), "workers", NOWHERE, id="volumes"),
         pytest.param({**template(), "metadata": {}}, "workers", NOWHERE, id="labels and annotations"),
+        pytest.param(template(priorityClassName="gold"), "workers", NOWHERE, id="priority class"),
+        pytest.param(template(schedulerName="volcano"), "workers", NOWHERE, id="scheduler"),
         pytest.param(template(), "gpu", NOWHERE, id="the worker group, which is a label"),
         pytest.param(template(), "workers", replace(NOWHERE, queue="other"), id="queue"),
     ],
