@@ -42,7 +42,7 @@ _JOB_KINDS = {
     "raycluster": ("RayCluster", RAY_CLUSTERS),
     "rayservice": (names.RAY_SERVICE, RAY_SERVICES),
 }
-_NAMESPACE_EVENTS = f"involvedObject.kind=Namespace,reason={names.EventReason.NAMESPACE_INCOMPLETE}"
+NAMESPACE_EVENTS = f"involvedObject.kind=Namespace,reason={names.EventReason.NAMESPACE_INCOMPLETE}"
 # Fields of a RayService's status that name a RayCluster, in the order of the output.
 _RELEASE_FIELDS = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
@@ -134,7 +134,7 @@ async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw
     ray_cluster, pods = await _read_pods(reader, namespace, kind, job)
     clusters = {key_of(cluster)[1]: cluster for cluster in await reader.list_objects(WORKER_CLUSTERS)}
     checks = our_checks(map(read_check, await reader.list_objects(ADMISSION_CHECKS)))
-    notice = namespace_notice(await reader.list_objects(EVENTS, namespace, fieldSelector=_NAMESPACE_EVENTS))
+    notice = namespace_notice(await reader.list_objects(EVENTS, namespace, fieldSelector=NAMESPACE_EVENTS))
     return JobFacts(
         kind=kind,
         job=job,

@@ -8,16 +8,19 @@ from typing import Final
 from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK, TableRow, format_table, join_lines
-from adapter.cli.job_reader import job_namespace
+from adapter.cli.job_reader import NAMESPACE_EVENTS, job_namespace
 from adapter.cli.manager_reader import ManagerReader
+from adapter.cli.terminal import print_note
 from adapter.cli.where_table import format_age
 from adapter.diagnosis.job_document import Document
 from adapter.diagnosis.job_summary import ListedObjects, describe_jobs
+from adapter.objects import kuberay_events
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
+    EVENTS,
     LOCAL_QUEUES,
     PLACEMENTS,
     PODS,
@@ -44,9 +47,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def render(document: Document, args: argparse.Namespace) -> str:
-    """The table, or the names; then the notes. `args.output` is table, wide or name."""
+    """The table and the notes, or the names with the notes on stderr. `args.output` is table, wide or name."""
     jobs = document["jobs"]
     if args.output == "name":
+        for note in document["notes"]:
+            print_note(note)
         return join_lines(_job_path(row) for row in jobs)
     header = [*_HEADER, *(["REASON"] if args.output == "wide" else [])]
     now = datetime.now(UTC)
@@ -82,6 +87,8 @@ async def _read_objects(reader: ManagerReader, namespace: str, selector: str) ->
         local_queues=await reader.list_objects(LOCAL_QUEUES, namespace),
         worker_clusters=await reader.list_objects(WORKER_CLUSTERS),
         checks=our_checks(map(read_check, await reader.list_objects(ADMISSION_CHECKS))),
+        rejections=await reader.list_objects(EVENTS, namespace, fieldSelector=kuberay_events.SELECTOR),
+        namespace_events=await reader.list_objects(EVENTS, namespace, fieldSelector=NAMESPACE_EVENTS),
         unread_reasons=reader.unread_reasons,
     )
 

@@ -13,7 +13,9 @@ from adapter import names
 from adapter.diagnosis import explain
 from adapter.diagnosis.blocker import Diagnosis
 from adapter.diagnosis.job_document import Document
-from adapter.diagnosis.job_facts import JobFacts, placement_of, pods_of, ray_cluster_name, workload_of
+from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
+from adapter.objects.kuberay_events import certain_rejection, involved_uid
+from adapter.objects.raycluster import kuberay_owner
 from adapter.objects.unstructured import Raw, controller_uid, key_of, label, mapping_field, meta, text_field, uid_of
 
 T = TypeVar("T")
@@ -34,6 +36,8 @@ class ListedObjects:
     local_queues: Sequence[Raw]
     worker_clusters: Sequence[Raw]
     checks: frozenset[str]  # our AdmissionChecks
+    rejections: Sequence[Raw]  # KubeRay's Events
+    namespace_events: Sequence[Raw]  # of the controller, on incomplete namespaces
     unread_reasons: Mapping[str, str]
 
 
@@ -42,13 +46,14 @@ def describe_jobs(objects: ListedObjects) -> Document:
     index = _ObjectIndex(objects)
     rows = [_job_row(kind, job, index.facts_of(kind, job)) for kind, job in _selected_jobs(objects)]
     rows.sort(key=lambda row: (row["namespace"], _KIND_ORDER.index(row["kind"]), row["name"]))
-    return {"jobs": rows, "notes": list(objects.unread_reasons.values())}
+    notices = dict.fromkeys(index.namespace_notices())
+    return {"jobs": rows, "notes": [*notices, *objects.unread_reasons.values()]}
 
 
 def _selected_jobs(objects: ListedObjects) -> Iterator[tuple[str, Raw]]:
     for kind, jobs in objects.jobs.items():
         for job in jobs:
-            is_owned = kind == RAY_CLUSTER and bool(controller_uid(job))
+            is_owned = kind == RAY_CLUSTER and kuberay_owner(job, ("RayJob", names.RAY_SERVICE)) is not None
             if label(job, names.QUEUE_LABEL) and not is_owned:
                 yield kind, job
 
@@ -76,7 +81,9 @@ def _job_row(kind: str, job: Raw, facts: JobFacts | None) -> Document:
 def _missing_ray_cluster(service: Raw) -> Diagnosis:
     namespace, name = key_of(service)
     title = f"{names.RAY_SERVICE} {namespace}/{name}"
-    return Diagnosis("Job", "Waits", "NoRayCluster", title, "KubeRay has not created its RayCluster yet.")
+    named = next((ray_cluster for _, ray_cluster in _release_keys(service) if ray_cluster), "")
+    message = f"RayCluster {named} is not shown." if named else "KubeRay has not created its RayCluster yet."
+    return Diagnosis("Job", "Waits", "NoRayCluster", title, message)
 
 
 class _ObjectIndex:
@@ -87,10 +94,13 @@ class _ObjectIndex:
         self._ray_clusters = {key_of(raw): raw for raw in objects.ray_clusters}
         self._queues = {key_of(raw): raw for raw in objects.local_queues}
         self._worker_clusters = {key_of(raw)[1]: raw for raw in objects.worker_clusters}
-        self._workloads = _group_by(objects.workloads, controller_uid)
+        # With the namespace, because an object of another namespace may name any uid as its owner.
+        self._workloads = _group_by(objects.workloads, _owner_key)
         self._placements_by_job = _group_by(objects.placements, _placement_job)
         self._placements_by_workload = _group_by(objects.placements, _placement_workload)
-        self._pods = _group_by(objects.pods, controller_uid)
+        self._pods = _group_by(objects.pods, _owner_key)
+        self._rejections = _group_by(objects.rejections, involved_uid)
+        self._namespace_events = _group_by(objects.namespace_events, lambda event: key_of(event)[0])
 
     def facts_of(self, kind: str, job: Raw) -> JobFacts | None:
         """The facts of a job, or of a RayService's RayCluster; None if it has no RayCluster."""
@@ -100,10 +110,16 @@ class _ObjectIndex:
         ray_cluster = next(filter(None, ray_clusters), None)
         return self._job_facts(RAY_CLUSTER, ray_cluster) if ray_cluster else None
 
+    def namespace_notices(self) -> Iterator[str]:
+        """The sentences on incomplete namespaces, whose jobs wait."""
+        return filter(None, map(namespace_notice, self._namespace_events.values()))
+
     def _job_facts(self, kind: str, job: Raw) -> JobFacts:
         namespace, name = key_of(job)
-        workload = workload_of(job, self._workloads.get(uid_of(job), ()))
+        workload = workload_of(job, self._workloads.get((namespace, uid_of(job)), ()))
         ray_cluster = self._ray_clusters.get((namespace, ray_cluster_name(job, kind)), {})
+        pods = pods_of(ray_cluster, self._pods.get((namespace, uid_of(ray_cluster)), ()))
+        rejections = self._rejections.get(uid_of(ray_cluster), ()) if ray_cluster and not pods else ()
         placements = [
             *self._placements_by_workload.get(uid_of(workload), ()),
             *self._placements_by_job.get((namespace, kind, name), ()),
@@ -114,9 +130,11 @@ class _ObjectIndex:
             workload,
             placement_of(workload, job, kind, placements),
             ray_cluster,
-            pods_of(ray_cluster, self._pods.get(uid_of(ray_cluster), ())),
+            pods,
             worker_clusters=self._worker_clusters,
             checks=self._objects.checks,
+            kuberay_rejection=certain_rejection(ray_cluster, rejections) if rejections else None,
+            namespace_notice=namespace_notice(self._namespace_events.get(namespace, ())),
             unread_reasons=self._objects.unread_reasons,
         )
         return replace(facts, local_queue=self._queues.get((namespace, facts.queue), {}))
@@ -126,6 +144,11 @@ def _release_keys(service: Raw) -> list[tuple[str, str]]:
     """Namespace and name of a RayService's RayClusters; a name may be empty."""
     status, namespace = mapping_field(service, "status"), key_of(service)[0]
     return [(namespace, text_field(mapping_field(status, field), "rayClusterName")) for field in _RELEASE_FIELDS]
+
+
+def _owner_key(raw: Raw) -> tuple[str, str]:
+    """The namespace of an object, and the uid of its controller."""
+    return key_of(raw)[0], controller_uid(raw)
 
 
 def _placement_job(placement: Raw) -> tuple[str, str, str]:

@@ -38,6 +38,8 @@ def answers(*jobs: JobFacts, is_selected: bool = False) -> list[Answer]:
         page(first.local_queue),
         page(*first.worker_clusters.values()),
         page(*checks),
+        page(),
+        page(),
     ]
 
 

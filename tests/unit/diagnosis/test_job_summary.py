@@ -13,7 +13,13 @@ from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import NAMESPACE, QUEUE
 from tests.unit.diagnosis.jobs import RAY_CLUSTER, make_facts
 
-SERVICE_OWNER = {"kind": "RayService", "name": "chat", "uid": "uid-of-chat", "controller": True}
+SERVICE_OWNER = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayService",
+    "name": "chat",
+    "uid": "uid-of-chat",
+    "controller": True,
+}
 
 
 def listed(facts: JobFacts, **more: Any) -> ListedObjects:
@@ -27,6 +33,8 @@ def listed(facts: JobFacts, **more: Any) -> ListedObjects:
         "local_queues": [facts.local_queue],
         "worker_clusters": list(facts.worker_clusters.values()),
         "checks": facts.checks,
+        "rejections": [],
+        "namespace_events": [],
         "unread_reasons": {},
     }
     return ListedObjects(**(objects | more))
