@@ -196,7 +196,8 @@ class Offers:
         reclaimable = self._flavor_capacity(candidate, path, group).reclaimable_fit(group.count)
         # Preempt no pod for one that no node could hold.
         on_nodes = max(free.on_nodes, min(reclaimable.nominal, self._pods_on_nodes(candidate, group, reclaimable)[0]))
-        total = max(free.total, reclaimable.nominal) if self._may_add_nodes(candidate) else on_nodes
+        has_no_node_limit = candidate.can_grow or candidate.nodes is None  # a check alone may add no nodes
+        total = max(free.total, reclaimable.nominal) if has_no_node_limit else max(free.total, on_nodes)
         return free._replace(total=total, on_nodes=on_nodes, reclaimed=total - free.total)
 
     def _flavor_capacity(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> FlavorCapacity:
