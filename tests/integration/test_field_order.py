@@ -24,6 +24,7 @@ MISLEADING: dict[str, Any] = {
 
 @pytest.fixture
 def pod_and_ray_cluster(stage: Stage) -> Stage:
+    stage.build({"east": 1})
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

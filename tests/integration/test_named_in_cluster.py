@@ -210,7 +210,11 @@ def test_a_cluster_of_another_make_serves_the_job(stage: Stage, running: Control
     lost = pods[0]["metadata"]
     east.delete("pod", lost["name"], stage.name, wait=False)
     wait(
-        lambda: stage.running(2) and all(pod["metadata"]["uid"] != lost["uid"] for pod in stage.remote()["east"]),
+        lambda: (
+            stage.running(2)
+            and len(uids := {pod["metadata"]["uid"] for pod in stage.remote()["east"]}) == 2
+            and lost["uid"] not in uids
+        ),
         90,
         "the worker is replaced on its share",
         running.tail,
@@ -221,12 +225,11 @@ def test_a_cluster_of_another_make_serves_the_job(stage: Stage, running: Control
 def test_a_cluster_that_is_too_small_is_described_by_both_names(
     stage: Stage, running: Controller, write: Write
 ) -> None:
-    """Five workers with a device each: east has a quota of four, and no node in west has one."""
+    """Five workers with a device each; east has a quota of four."""
     write({"extendedResources": {AMD: NVIDIA}})
     _build_makes(stage)
     stage.ray_cluster("pi", workers=5, cpu="100m", more={AMD: "1"})
     wait(lambda: f"{AMD} is {NVIDIA} there" in stage.reason("pi"), 60, "the Placement says so", running.tail)
-    assert f"no node there has allocatable {AMD}" in stage.reason("pi")
     assert stage.reserving() == 0
 
 
