@@ -13,11 +13,10 @@ from adapter import names
 from adapter.admission.policy import PolicyObjects, policy_of_check
 from adapter.diagnosis.blocker import as_sentence
 from adapter.diagnosis.job_document import Document
-from adapter.objects import specs
+from adapter.objects import queue_settings, specs
 from adapter.objects.admissioncheck import AdmissionCheck, read_check
 from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import Raw, condition, is_condition_true, key_of, parse_time
-from adapter.quota import queue_settings
 
 # An active AdmissionCheck with one of these reasons dispatches jobs.
 _DISPATCHING_REASONS: Final = (names.ConditionReason.READY, names.ConditionReason.INVALID_QUEUE_LAYOUT)

@@ -12,9 +12,10 @@ import yaml
 from adapter import names
 from adapter.admission import cluster_identity
 from adapter.admission.cluster_identity import IdentityRecord
+from adapter.objects import queue_settings
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, mapping_field, text_field, text_list
 from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, ClusterFacts, needed_rights
-from adapter.quota import queue_settings, tree
+from adapter.quota import tree
 from adapter.shell.kube import pagination, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource

@@ -219,6 +219,7 @@ def test_each_verb_has_a_runner() -> None:
     words = {
         "plan": ["-f", "x"],
         "render": ["-f", "x"],
+        "list": [],
         "top": [],
         "check": [],
         "preflight": [],

@@ -185,7 +185,7 @@ async def test_a_plan_that_takes_too_long_is_cancelled(deadline: str, monkeypatc
     preview = Sight({"east": 9}).preview
 
     class Endless:
-        async def preview_plan(self, *asked: Any) -> Raw:
+        async def preview_plan(self, *asked: Any, **options: Any) -> Raw:
             monkeypatch.undo()
             return dict(await asyncio.Event().wait() and {})
 
@@ -205,11 +205,11 @@ async def test_plan_requests_use_a_part_of_the_loops_time(monkeypatch: pytest.Mo
     loop = asyncio.get_running_loop()
 
     class Slow:
-        async def preview_plan(self, *asked: Any) -> Raw:
+        async def preview_plan(self, *asked: Any, **options: Any) -> Raw:
             until = loop.time() + 0.005
             while loop.time() < until:
                 pass
-            return await preview.preview_plan(*asked)
+            return await preview.preview_plan(*asked, **options)
 
     async with served(lambda: cast(Preview, Slow())) as url:
         started = loop.time()

@@ -66,7 +66,7 @@ def note_no_capacity(sight: Sight, placement: Raw, unusable_slots: Mapping[str, 
         pytest.param({"west": 2, "north": 4}, {}, {}, {}, id="four of its six workers must leave a drained cluster"),
         pytest.param({"west": 6}, {"workers": 4}, {}, {}, id="four of its six workers did not start in time"),
         pytest.param({"west": 2}, {}, {"gang": "BestEffort", "minWorkers": 2}, {}, id="it started with two workers"),
-        pytest.param({"west": 2}, {}, {"gang": "SameCluster"}, {}, id="its workers must be in one cluster"),
+        pytest.param({"west": 2}, {}, {"gang": "SameCluster"}, {"east": 4}, id="it must stay in a full cluster"),
         pytest.param({"west": 6}, {}, {}, {"east": 4}, id="it lacks no worker"),
     ],
 )

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.objects import queue_settings
 from adapter.objects.unstructured import Raw
-from adapter.quota import queue_settings
 
 
 def queue(**spec: Any) -> Raw:
