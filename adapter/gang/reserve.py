@@ -52,14 +52,15 @@ def reserve_round(
     if not blocked:
         return _admit(gang, workload, placement, ready, now)
     may_preempt = all(share.preempts for share in blocked)
-    borrow_at = _borrowing_times(gang, reservations, blocked, now)
+    borrow_at = _borrowing_times(gang, reservations, now)
     absent = (
         share
         for share, reservation in reservations.items()
         if reservation is None and (may_preempt if share.preempts else _may_create(share, borrow_at, now))
     )
     creations = create_shares(gang, workload, placement, absent, ready)
-    requeue_at = [at for at in borrow_at.values() if at and at > now]
+    deferred = {share.cluster for share, reservation in reservations.items() if reservation is None and share.borrows}
+    requeue_at = [at for cluster, at in borrow_at.items() if at and at > now and cluster in deferred]
     return [
         *_wait_or_withdraw(gang, workload, placement, blocked, reservations, creations, ready, now),
         *([RequeueAfter(min(requeue_at) - now)] if requeue_at else []),
@@ -74,22 +75,25 @@ def _may_create(share: Share, borrow_at: Mapping[str, datetime | None], now: dat
 
 
 def _borrowing_times(
-    gang: Gang, reservations: Mapping[Share, Reservation | None], blocked: Mapping[Share, Reason], now: datetime
+    gang: Gang, reservations: Mapping[Share, Reservation | None], now: datetime
 ) -> dict[str, datetime | None]:
-    """When shares that borrow may be created, by cluster; None while a share that does not is not admitted there."""
+    """When shares that borrow may be created, by cluster; None while one that does not borrow has no quota there.
+
+    Kueue takes back first what reserved quota last. So admission checks of the shares run at one time.
+    """
     times = dict[str, datetime | None]()
     for share, reservation in reservations.items():
         if share.borrows or share.preempts:
             continue
-        at = _borrowing_time(gang, reservation, now) if reservation and share not in blocked else None
+        at = _borrowing_time(gang, reservation, now) if reservation and not reservation.deleting else None
         earlier = times.get(share.cluster, at)
         times[share.cluster] = max(at, earlier) if at and earlier else None
     return times
 
 
-def _borrowing_time(gang: Gang, reservation: Reservation, now: datetime) -> datetime:
+def _borrowing_time(gang: Gang, reservation: Reservation, now: datetime) -> datetime | None:
     if reservation.reserved_at is None:
-        return now
+        return now if reservation.admitted else None
     since = gang.clusters.clocks.manager_time(reservation.cluster, reservation.reserved_at)
     return end_of_wait(since, BORROWING_DELAY, now)
 

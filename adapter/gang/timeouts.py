@@ -93,6 +93,12 @@ def round_timeout(
     if any(reservation.is_unprocessed and reservation.cluster not in admitting_clusters for reservation in waiting):
         return min(_doubled_wait(SPILL_AFTER, current.failed_rounds), gang.policy.reservation_timeout)
     filling = [admitting_clusters[reservation.cluster] for reservation in waiting if reservation.is_unprocessed]
+    # A share that borrows is created after the last one that its cluster admitted.
+    filling += [
+        admitting_clusters[share.cluster]
+        for share, reservation in reservations.items()
+        if reservation is None and share.borrows and share.cluster in admitting_clusters
+    ]
     return _filling_timeout(gang, current, max(filling)) if filling else gang.policy.reservation_timeout
 
 

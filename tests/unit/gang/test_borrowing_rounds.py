@@ -55,6 +55,12 @@ def held(raw: Raw, number: int, **more: Any) -> Raw:
     return make_reservation(raw, round=number, **more)
 
 
+def checked(raw: Raw) -> Raw:
+    """The share has quota, and an admission check there is pending."""
+    conditions = [entry for entry in raw["status"]["conditions"] if entry["type"] != names.ADMITTED]
+    return {**raw, "status": {"conditions": conditions}}
+
+
 FRESH = placement(*BOTH)
 MIXED = placement(EAST, LENT1, WEST_LENT)
 
@@ -67,6 +73,13 @@ MIXED = placement(EAST, LENT1, WEST_LENT)
         pytest.param(FRESH, {"east": [held(FRESH, 3, reserved=1)]}, 1, set(), id="it was admitted in this second"),
         pytest.param(
             FRESH, {"east": [held(FRESH, 3, reserved=1)]}, 2, {("east", 1), ("east", 2)}, id="then all that borrow"
+        ),
+        pytest.param(
+            FRESH,
+            {"east": [checked(held(FRESH, 3, reserved=1))]},
+            2,
+            {("east", 1), ("east", 2)},
+            id="its admission checks run beside those of all that borrow",
         ),
         pytest.param(
             FRESH,
@@ -100,6 +113,23 @@ def test_borrowed_quota_is_reserved_after_nominal_quota(
 def test_it_is_decided_again_when_the_borrowing_shares_are_due() -> None:
     actions = decide(gang(WORK, FRESH, {"east": [held(FRESH, 3, reserved=1)]}), at(1))
     assert min(action.delay for action in actions if isinstance(action, RequeueAfter)) == timedelta(seconds=1)
+
+
+def test_a_round_is_not_over_before_its_borrowing_shares_are_created() -> None:
+    """Its nominal share was admitted at the end of the timeout."""
+    waits = gang(WORK, FRESH, {"east": [held(FRESH, 3, reserved=30)]})
+    assert not any(
+        isinstance(action, UpdatePlacementStatus) and action.status.get("withdrawnRound")
+        for action in decide(waits, at(30.5))
+    )
+    created = [action for action in decide(waits, at(31)) if isinstance(action, Reserve)]
+    assert len(created) == 2
+
+
+def test_a_gang_without_borrowing_shares_is_not_decided_again_for_them() -> None:
+    whole = placement(EAST, share("west", 1))
+    actions = decide(gang(WORK, whole, {"east": [held(whole, 3, reserved=1)]}), at(1))
+    assert not [a for a in actions if isinstance(a, RequeueAfter) and a.delay == timedelta(seconds=1)]
 
 
 def test_the_gang_starts_when_all_of_its_shares_are_admitted() -> None:
