@@ -323,6 +323,11 @@ def job_problems(job: JobObject) -> Iterator[str]:
                 f"{replica.MAX_HOSTS} hosts; use more replicas"
             )
         for key in group.labels:
+            if key in (names.RAY_REPLICA_NAME_LABEL, names.RAY_HOST_INDEX_LABEL):
+                yield (
+                    f"{where}.workerGroupSpecs[{index}].labels has {key}: KubeRay writes it on each host of a replica; "
+                    "remove it"
+                )
             if key.startswith(f"{names.DOMAIN}/"):
                 yield (
                     f"{where}.workerGroupSpecs[{index}].labels has {printable(key)}: the key is reserved for Rayspan; "

@@ -48,6 +48,11 @@ REFUSED = [
         "for 1; set 1",
     ),
     (
+        {"workerGroupSpecs": [make_group(1, labels={"ray.io/replica-host-index": "0"})]},
+        "{}.workerGroupSpecs[0].labels has ray.io/replica-host-index: KubeRay writes it on each host of a replica; "
+        "remove it",
+    ),
+    (
         {"workerGroupSpecs": [make_group(1, numOfHosts=257)]},
         "{}.workerGroupSpecs[0].numOfHosts is 257, and a replica has at most 256 hosts; use more replicas",
     ),
