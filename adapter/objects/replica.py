@@ -66,6 +66,13 @@ def _open_slots_of_host(
             yield block[host]
 
 
+def block_slots(placement: Placement, pod: Raw, slot: Slot) -> list[Slot]:
+    """All slots of the block that a slot is in; the slot alone for a group of one host."""
+    share, block = _block_of(placement, pod, slot)
+    hosts = hosts_of(placement, pod)
+    return [Slot(share, slot.role, block * hosts + host) for host in range(hosts)] if hosts > 1 else [slot]
+
+
 def leaves_replica(placement: Placement, pod: Raw, slot: Slot | None, joined: Slot | None) -> bool:
     """Whether a pod's slot is outside of the block that its replica's other pods are in."""
     return (

@@ -211,6 +211,7 @@ def _needs_slot(state: WorkerState) -> bool:
     return _may_choose_slot(state) and (
         state.slot in slots.taken
         or not state.has_planned_slot
+        or slots.yields_block
         or replica.leaves_replica(state.placement, state.pod, state.slot, slots.joined)
     )
 

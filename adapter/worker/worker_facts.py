@@ -44,6 +44,7 @@ class SlotChoiceFacts:
     taken: Collection[Slot]  # by other pods; known only if the pod may take another slot
     lost_template_slot: bool  # another pod holds it, so `pod` is without it
     joined: Slot | None = None  # of another host of the pod's replica, beside which the pod belongs
+    yields_block: bool = False  # another replica's host is in its block, and goes before
 
 
 @dataclass(frozen=True, slots=True)

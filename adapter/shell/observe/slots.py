@@ -20,7 +20,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
-from adapter.objects.replica import host_index, hosts_of, replica_key, replica_name
+from adapter.objects.replica import block_slots, host_index, hosts_of, replica_key, replica_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
 from adapter.objects.worker_pod import (
@@ -199,9 +199,28 @@ class SlotObserver:
         *_, slot, uid = min(ranked, default=(None, ""))
         return None if uid == uid_of(pod) else slot
 
+    def yields_block(self, placement: Placement, pod: Raw) -> bool:
+        """Whether a host of another replica in its block goes before it: one that is bound, or the first by name.
+
+        Two writers may have placed both. Each would wait for the other's slot.
+        """
+        slot, name = slot_of(pod), replica_name(pod)
+        if slot is None or not name or hosts_of(placement, pod) == 1:
+            return False
+        group = by_placement(pod)
+        others = (
+            other
+            for held in block_slots(placement, pod, slot)
+            for other in self._manager.pods.group_matches(group, str(held))
+            if replica_key(other) != replica_key(pod)
+        )
+        return any(self._is_bound(other) or replica_name(other) < name for other in others)
+
+    def _is_bound(self, pod: Raw) -> bool:
+        return is_dispatched(pod) or uid_of(pod) in self._transient.sent_pods
+
     def _rank_in_replica(self, pod: Raw) -> tuple[bool, int]:
-        is_bound = is_dispatched(pod) or uid_of(pod) in self._transient.sent_pods
-        return not is_bound, host_index(pod) or 0
+        return not self._is_bound(pod), host_index(pod) or 0
 
     def _own_slots(self, pod: Raw) -> Counter[Slot]:
         group, uid = by_placement(pod), uid_of(pod)

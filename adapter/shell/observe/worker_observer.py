@@ -144,9 +144,13 @@ class WorkerObserver:
         pod, placement, stored_pod = objects.pod, objects.placement, objects.pod_with_template_slot
         is_without_slot = stored_pod is not None and pod is not stored_pod
         joined = self._slots.joined_slot(placement, pod) if pod and placement and objects.may_get_slot else None
+        yields_block = bool(pod and placement and objects.may_get_slot and self._slots.yields_block(placement, pod))
         return SlotChoiceFacts(
-            taken=self._taken_slots(pod, placement, joined) if pod and placement and objects.may_get_slot else (),
+            taken=self._taken_slots(pod, placement, joined, yields_block)
+            if pod and placement and objects.may_get_slot
+            else (),
             joined=joined,
+            yields_block=yields_block,
             lost_template_slot=bool(
                 stored_pod
                 and placement
@@ -185,11 +189,11 @@ class WorkerObserver:
         policy, _ = self._policies.policy_of(self._policies.check_of(workload))
         return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(policy))
 
-    def _taken_slots(self, pod: Raw, placement: Placement, joined: Slot | None) -> Collection[Slot]:
+    def _taken_slots(self, pod: Raw, placement: Placement, joined: Slot | None, yields_block: bool) -> Collection[Slot]:
         """The slots of other pods; empty if the pod keeps its own, because reading all is slow in a large gang."""
         slot = slot_of(pod)
         keeps_slot = is_planned_slot(placement, pod, slot) and not self._slots.is_shared(pod)
-        keeps_slot = keeps_slot and not leaves_replica(placement, pod, slot, joined)
+        keeps_slot = keeps_slot and not yields_block and not leaves_replica(placement, pod, slot, joined)
         if keeps_slot and not placement.exclusions:
             return ()
         taken = self._slots.taken_by_others(pod)

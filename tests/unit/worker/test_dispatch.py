@@ -1041,7 +1041,7 @@ def test_a_written_slot_outranks_a_template_slot(
     slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     assert slots.outranks_others(PLACE, SLOTTED) is yielded
     assert not slots.outranks_others(PLACE, CAME), "a template slot outranks none"
-    taken = sight.facts.worker_observer._taken_slots(SLOTTED, PLACE, None)
+    taken = sight.facts.worker_observer._taken_slots(SLOTTED, PLACE, None, yields_block=False)
     assert (EAST0 not in taken) is yielded
 
 

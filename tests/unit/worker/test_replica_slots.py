@@ -57,6 +57,10 @@ def slot_given(actions: Sequence[Action]) -> Slot | None:
         pytest.param(host("a0"), {"joined": E[1], "draining": {"east"}}, None, id="its cluster takes no new pods"),
         pytest.param(host("a0"), {"draining": {"east"}}, W[0], id="a new replica avoids a drained cluster"),
         pytest.param(host("a0", E[0]), {"taken": [W[1]], "joined": W[1]}, W[0], id="apart from its replica"),
+        pytest.param(host("b1", E[1]), {"taken": [E[0]], "yields_block": True}, E[3], id="in another's block"),
+        pytest.param(
+            host("b1", E[1]), {"taken": [E[0], E[2], W[0]], "yields_block": True}, None, id="no other block is free"
+        ),
     ],
 )
 def test_the_slot_that_a_host_gets(pod: Raw, given: Raw, want: Slot | None) -> None:
@@ -105,6 +109,21 @@ def test_hosts_in_two_places_follow_one_of_them() -> None:
     first, second = host("a0", E[0]), host("a1", W[1])
     assert observer(first, second).joined_slot(PLACE, first) is None
     assert observer(first, second).joined_slot(PLACE, second) == E[0]
+
+
+@pytest.mark.parametrize(
+    ("pod", "other", "yields"),
+    [
+        pytest.param(host("b1", E[1]), host("a0", E[0]), True, id="the first by name stays"),
+        pytest.param(host("a0", E[0]), host("b1", E[1]), False, id="and the other one goes"),
+        pytest.param(host("a0", E[0]), host("b1", E[1], dispatched=True), True, id="a bound host stays"),
+        pytest.param(host("b1", E[1]), host("b0", E[0]), False, id="its own replica"),
+        pytest.param(host("b1", E[1]), host("a0", E[2]), False, id="the next block"),
+        pytest.param(host("b1"), host("a0", E[0]), False, id="without a slot"),
+    ],
+)
+def test_one_of_two_replicas_in_a_block_yields_it(pod: Raw, other: Raw, yields: bool) -> None:
+    assert observer(pod, other).yields_block(PLACE, pod) is yields
 
 
 def test_a_slot_that_is_being_written_counts() -> None:
