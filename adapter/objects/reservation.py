@@ -13,6 +13,7 @@ from adapter import names
 from adapter.objects.extended_resources import describe_names, read_names
 from adapter.objects.placement import ShareKey
 from adapter.objects.reason import clause
+from adapter.objects.topology_request import TopologyRequest, podset_topology_request
 from adapter.objects.unstructured import (
     Raw,
     annotation,
@@ -60,6 +61,7 @@ class Reservation:
     pod_group: str = ""  # the Volcano PodGroup of its pods; empty: none
     # The manager's names of its extended resources -> its own, as when it was created.
     resource_names: Mapping[str, str] = field(default_factory=dict)
+    topology_requests: Mapping[str, TopologyRequest] = field(default_factory=dict)  # role -> that of its podset
     # Since when its Kueue counts the time in which not all of its pods are ready; None: all are, or it does not count.
     pods_unready_since: datetime | None = None
     pods_ready_timeout: timedelta = timedelta(minutes=30)  # after which its Kueue evicts it then
@@ -149,6 +151,9 @@ def parse_reservation(cluster: str, raw: Raw) -> Reservation:
         flavors=_assigned_flavors((raw.get("status") or {}).get("admission") or {}),
         usage=_resource_usage((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
+        topology_requests={
+            podset.get("name") or "": request for podset in podsets if (request := podset_topology_request(podset))
+        },
         resource_names=read_names(annotation(raw, names.RESOURCE_NAMES_ANNOTATION)),
         pods_unready_since=pods_unready_since(raw),
         requested_priority=_parse_priority(annotation(raw, names.PRIORITY_ANNOTATION)),

@@ -9,7 +9,7 @@ import re
 from typing import Final, Literal, NamedTuple
 
 from adapter import names
-from adapter.objects.unstructured import Raw, annotation, printable
+from adapter.objects.unstructured import Raw, annotation, mapping_field, meta, printable
 
 # kueue:config/components/crd/bases/kueue.x-k8s.io_workloads.yaml, spec.podSets[].topologyRequest
 MAX_LEVEL_LENGTH: Final = 63
@@ -52,6 +52,28 @@ def read_topology_request(template: Raw) -> TopologyRequest | None:
         if mode != "unconstrained" and value:
             return TopologyRequest(mode, value)
     return None
+
+
+def podset_topology_request(podset: Raw) -> TopologyRequest | None:
+    """The request of a podset of a group Workload; None if it has none."""
+    field = mapping_field(podset, "topologyRequest")
+    for mode, _, _ in _ANNOTATIONS:
+        value = field.get(mode)
+        if mode == "unconstrained" and value is True:
+            return TopologyRequest(mode, "true")
+        if mode != "unconstrained" and isinstance(value, str) and value:
+            return TopologyRequest(mode, value)
+    return None
+
+
+def with_topology_request(pod: Raw, request: TopologyRequest | None) -> Raw:
+    """A pod with this request in place of its own."""
+    if read_topology_request(pod) == request:
+        return pod
+    others = mapping_field(meta(pod), "annotations").items()
+    annotations = {key: text for key, text in others if key not in {ours for _, ours, _ in _ANNOTATIONS}}
+    annotations |= {ours: request.value for mode, ours, _ in _ANNOTATIONS if request and mode == request.mode}
+    return {**pod, "metadata": {**meta(pod), "annotations": annotations}}
 
 
 def topology_problem(template: Raw) -> str:

@@ -14,6 +14,7 @@ from adapter.admission import pod_validation
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import PodMapping
+from adapter.objects.topology_request import with_topology_request
 from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
@@ -84,7 +85,8 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
         _with_reserved_selector(target.pods, reservation, role), extended_resources=reservation.resource_names
     )
     return rewriter.remote_pod(
-        pod,
+        # Kueue schedules no pod without the request of its share. The RayCluster's template may be edited meanwhile.
+        with_topology_request(pod, reservation.topology_requests.get(role)),
         head=worker.head.address,
         target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,

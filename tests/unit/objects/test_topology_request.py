@@ -6,8 +6,10 @@ from adapter import names
 from adapter.objects.topology_request import (
     TopologyRequest,
     manager_topology_warning,
+    podset_topology_request,
     read_topology_request,
     topology_problem,
+    with_topology_request,
 )
 from adapter.objects.unstructured import Raw
 
@@ -38,6 +40,21 @@ def template(**annotations: object) -> Raw:
 def test_a_request_becomes_that_of_kueue(annotations: Raw, podset: Raw | None, pod: Raw | None) -> None:
     request = read_topology_request(template(**annotations))
     assert (request and request.podset_field, request and request.pod_annotation) == (podset, pod)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [TopologyRequest("required", RACK), TopologyRequest("preferred", RACK), TopologyRequest("unconstrained", "true")],
+    ids=lambda request: request.mode,
+)
+def test_a_podset_is_read_as_it_was_written(request_: TopologyRequest) -> None:
+    assert podset_topology_request({"topologyRequest": request_.podset_field}) == request_
+    assert read_topology_request(with_topology_request(template(**{REQUIRED: "other"}), request_)) == request_
+
+
+@pytest.mark.parametrize("field", [None, 7, {}, {"required": 7}, {"unconstrained": "true"}, {"required": ""}])
+def test_a_podset_without_a_readable_request_has_none(field: object) -> None:
+    assert podset_topology_request({"topologyRequest": field}) is None
 
 
 def test_a_template_without_metadata_requests_nothing() -> None:

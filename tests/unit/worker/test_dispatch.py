@@ -21,6 +21,7 @@ from adapter.objects.references import Reference, find_in_spec
 from adapter.objects.replica import open_slots
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.specs import PodMapping
+from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import (
     Slot,
@@ -893,6 +894,31 @@ def test_a_share_keeps_the_resource_names_that_it_was_reserved_with(
     (create,) = decide(worker(pod, reservations=reservations, targets=targets), at(5))
     assert isinstance(create, CreatePod)
     assert create.body["spec"]["containers"][0]["resources"]["limits"] == {want: "1"}
+
+
+RACK = TopologyRequest("required", "rack")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "annotations"),
+    [
+        pytest.param(RACK, {}, id="removed later"),
+        pytest.param(RACK, {names.PREFERRED_TOPOLOGY_ANNOTATION: "block"}, id="edited later"),
+        pytest.param(None, {names.REQUIRED_TOPOLOGY_ANNOTATION: "rack"}, id="added later"),
+    ],
+)
+def test_a_remote_pod_has_the_topology_request_of_its_share(
+    reserved: TopologyRequest | None, annotations: dict[str, str]
+) -> None:
+    """Otherwise Kueue there would not schedule it."""
+    requests = {"role-workers": reserved} if reserved else {}
+    reservations = {key: replace(share, topology_requests=requests) for key, share in ADMITTED.items()}
+    pod = loose(SLOTTED)
+    pod["metadata"] = {**pod["metadata"], "annotations": {**pod["metadata"]["annotations"], **annotations}}
+    (create,) = decide(worker(pod, reservations=reservations), at(5))
+    assert isinstance(create, CreatePod)
+    made = {key: text for key, text in create.body["metadata"]["annotations"].items() if "topology" in key}
+    assert made == (reserved.pod_annotation if reserved else {})
 
 
 def test_a_template_edited_after_admission_gets_no_host_path() -> None:
