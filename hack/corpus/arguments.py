@@ -6,10 +6,6 @@ from hack.corpus.samples import Sample
 
 NOT_ARGUED: Final = "**not argued yet**"
 _ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
-    "Not yet. The hosts of one replica must be placed in one cluster, and counted as Kueue counts them.": (
-        "multihost", "tpu-multi-host", "ray-cluster.tpu-v4-multihost", "ray-cluster.tpu-v6e-16-multihost",
-        "ray-cluster.tpu-v6e-256-multihost", "ray-job.tpu-v6e-16-multihost", "ray-job.tpu-v6e-256-multihost",
-    ),
     "Not yet. Plans do not count the devices of a claim.": ("dra", "resource-claims"),
     "Right. Ray sends a token of the worker cluster to the manager, which does not trust its issuer. "
     "`authOptions.mode: token` works.": (

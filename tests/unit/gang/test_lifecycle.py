@@ -1215,6 +1215,8 @@ class World:
     def give_up(self, action: DeleteSharePods | DeleteShare) -> None:
         found, cluster = action.reservation, self.visible(action.reservation.cluster)
         if isinstance(action, DeleteSharePods):
+            if found.name not in cluster.copies:
+                return  # it ended meanwhile
             assert action.pods == (cluster.copies[found.name],), "of another share"
             cluster.copies[found.name] = {"metadata": dict(GOING)}
             return
@@ -1421,6 +1423,14 @@ def played(rooms: Sequence[int], wanted: int, script: Iterable[Any], liar: str =
 
 
 @given(ROOMS, st.integers(1, 6), SCRIPTS)
+@example(
+    [0, 4, 0],
+    1,
+    [*[("kueue", "a")] * 4, (4, None), (5, None), (0, None), *[("kueue", "a")] * 3, ("second", "a"),
+     *[("kueue", "a")] * 2, ("kueue", "b"), (4, None), ("minute", "a"), ("kueue", "b"), *[("kueue", "a")] * 3,
+     ("delete", "a"), *[("kueue", "a")] * 2, ("delete", "b"), *[("kueue", "a")] * 3, ("requeue", "a"),
+     (2, ("kueue", "b"))],
+)  # fmt: skip
 @example([1, 0, 0], 1, [*[("kueue", "a")] * 16, (1, None), (1, None), ("kueue", "a"), (2, ("erase", "a"))])
 def test_a_gang_is_in_the_end_placed_whole_or_not_at_all(rooms: list[int], wanted: int, script: list[Any]) -> None:
     world = played(rooms, wanted, script)
