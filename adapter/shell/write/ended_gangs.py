@@ -81,7 +81,7 @@ class EndedGangs:
             self._turns.forget(namespace)
             await self._report_complete(namespace)
             self._note_sent_pods(namespace)
-            return None
+            return TURN_SECONDS if namespace in self._reported else None
         await self._report(namespace, reasons)
         if delay := self._turns.take_or_delay(namespace, asyncio.get_running_loop().time()):
             return delay
@@ -114,16 +114,20 @@ class EndedGangs:
 
     async def _report_complete(self, namespace: str) -> None:
         """Replace the Event that calls the namespace incomplete."""
-        if namespace in self._reported:
+        if namespace not in self._reported:
+            return
+        if await self._record_event(namespace, f"Namespace {namespace} is complete again.", warning=False):
             self._reported.remove(namespace)
-            await self._record_event(namespace, f"Namespace {namespace} is complete again.", warning=False)
 
-    async def _record_event(self, namespace: str, sentence: str, *, warning: bool) -> None:
+    async def _record_event(self, namespace: str, sentence: str, *, warning: bool) -> bool:
+        """Write an Event; whether it was written."""
         about, reason = Job("v1", "Namespace", namespace, namespace, namespace), names.EventReason.NAMESPACE_INCOMPLETE
         try:
             await self._recorder.record_event(about, reason, sentence, warning=warning)
         except (ApiError, Unreachable) as trouble:
             log.warning("event on namespace %s: %s", namespace, trouble)
+            return False
+        return True
 
     async def _release_shares(self, namespace: str) -> None:
         shares = await self._shares_by_owner(namespace)

@@ -34,10 +34,11 @@ class Manager(Server):
     def __init__(self, *workloads: Raw, shares: tuple[Raw, ...] = ()) -> None:
         super().__init__()
         self.workloads, self.shares = workloads, shares
+        self.denies_writes = False
 
     def _answer(self, asked: Asked) -> apiserver.Answer:
         if asked.method != "GET":
-            return says({"metadata": {}})
+            return refuses(403) if self.denies_writes else says({"metadata": {}})
         name = asked.query.get("fieldSelector", "").removeprefix("metadata.name=")
         if not name:
             return lists(9, self.shares)
@@ -163,6 +164,21 @@ async def test_the_event_is_replaced_once_the_namespace_is_complete() -> None:
     assert before["metadata"]["name"] == after["metadata"]["name"]
     assert (before["type"], after["type"]) == ("Warning", "Normal")
     assert after["message"] == "Namespace demo is complete again."
+
+
+async def test_an_event_that_was_denied_is_written_in_the_next_turn() -> None:
+    sight, server = incomplete(), Manager()
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        gangs = make_ended_gangs(sight, client)
+        await gangs.reconcile_namespace(NAMESPACE)
+        sight.manager.namespace_shares.begin_reload(NAMESPACE)
+        sight.manager.namespace_shares.end_reload(NAMESPACE)
+        server.denies_writes = True
+        assert await gangs.reconcile_namespace(NAMESPACE) == ended_gangs.TURN_SECONDS
+        server.denies_writes = False
+        assert await gangs.reconcile_namespace(NAMESPACE) is None
+    *_, last = [asked.body for asked in server.asked if asked.path.endswith("/events")]
+    assert last["message"] == "Namespace demo is complete again."
 
 
 async def test_all_namespaces_together_have_a_turn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
