@@ -204,6 +204,7 @@ _SHOWN: dict[str, list[str]] = {
     ],
     r"get lease": ["^NAME +HOLDER +AGE$", r"^rayspan-controller +rayspan-controller-\S+ "],
     r"logs deployment/rayspan-controller": [r"^\[pod/rayspan-controller-\S+\] "],
+    r"rayspan list ": ["^NAME +KIND +QUEUE +STATE ", "^rayjob-pi +RayJob +ray +(Waits|Runs|Done) "],
     r"rayspan where ": ["^RayJob default/rayjob-pi$", "^Done: It has succeeded"],
     r"rayspan why ": ["^Done: It has succeeded"],
     r"rayspan watch ": ["^ +0 s  RayJob default/rayjob-pi: Done: It has succeeded"],
