@@ -16,7 +16,7 @@ from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
-from adapter.objects import kuberay_events
+from adapter.objects import kuberay_events, rayservice
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.kuberay_events import RejectionEvent
 from adapter.objects.rayjob import InvalidJob
@@ -37,14 +37,12 @@ from adapter.shell.kube.resources import (
 )  # fmt: skip
 from adapter.shell.kube.user_kubeconfig import default_namespace
 
-_JOB_KINDS = {
+JOB_KINDS = {
     "rayjob": ("RayJob", RAY_JOBS),
     "raycluster": ("RayCluster", RAY_CLUSTERS),
     "rayservice": (names.RAY_SERVICE, RAY_SERVICES),
 }
 NAMESPACE_EVENTS = f"involvedObject.kind=Namespace,reason={names.EventReason.NAMESPACE_INCOMPLETE}"
-# Fields of a RayService's status that name a RayCluster, in the order of the output.
-_RELEASE_FIELDS = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
 
 class UnreadableJob(InvalidJob):
@@ -107,15 +105,9 @@ async def read(reader: ManagerReader, namespace: str, word: str) -> SelectedJobs
     kind, job = await _find_job(reader, namespace, word)
     if kind != names.RAY_SERVICE:
         return SelectedJobs((await _read_facts(reader, namespace, kind, job),))
-    status = job.get("status") or {}
-    ray_cluster_names = {
-        release: str((status.get(field) or {}).get("rayClusterName") or "")
-        for release, field in _RELEASE_FIELDS.items()
-    }
     objects = {
         release: await reader.get_object(RAY_CLUSTERS, name, namespace)
-        for release, name in ray_cluster_names.items()
-        if name
+        for release, name in rayservice.ray_cluster_names(job).items()
     }
     ray_clusters = {release: ray_cluster for release, ray_cluster in objects.items() if ray_cluster}
     return SelectedJobs(
@@ -163,19 +155,19 @@ async def _read_rejection(reader: ManagerReader, namespace: str, ray_cluster: Ra
 
 async def _find_job(reader: ManagerReader, namespace: str, word: str) -> tuple[str, Raw]:
     prefix, slash, name = word.partition("/")
-    kinds = [prefix.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(_JOB_KINDS)
-    if not set(kinds) <= set(_JOB_KINDS) or (slash and not name):
+    kinds = [prefix.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(JOB_KINDS)
+    if not set(kinds) <= set(JOB_KINDS) or (slash and not name):
         raise InvalidJob(f"{word} is not a job: name it as NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.")
-    for kind, resource in (_JOB_KINDS[key] for key in kinds):
+    for kind, resource in (JOB_KINDS[key] for key in kinds):
         if job := await reader.get_object(resource, name or word, namespace):
             return kind, job
     unread_reasons = [
         reader.unread_reasons[resource.plural]
-        for _, resource in (_JOB_KINDS[key] for key in kinds)
+        for _, resource in (JOB_KINDS[key] for key in kinds)
         if resource.plural in reader.unread_reasons
     ]
     kind_names = " or ".join(
-        filter(None, (", ".join(_JOB_KINDS[key][0] for key in kinds[:-1]), _JOB_KINDS[kinds[-1]][0]))
+        filter(None, (", ".join(JOB_KINDS[key][0] for key in kinds[:-1]), JOB_KINDS[kinds[-1]][0]))
     )
     error_type = UnreadableJob if unread_reasons else InvalidJob
     raise error_type(

@@ -3,12 +3,11 @@
 import argparse
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK, TableRow, format_table, join_lines
-from adapter.cli.job_reader import NAMESPACE_EVENTS, job_namespace
+from adapter.cli.job_reader import JOB_KINDS, NAMESPACE_EVENTS, job_namespace
 from adapter.cli.manager_reader import ManagerReader
 from adapter.cli.terminal import print_note
 from adapter.cli.where_table import format_age
@@ -25,13 +24,10 @@ from adapter.shell.kube.resources import (
     PLACEMENTS,
     PODS,
     RAY_CLUSTERS,
-    RAY_JOBS,
-    RAY_SERVICES,
     WORKER_CLUSTERS,
     WORKLOADS,
 )
 
-_KINDS: Final = {"RayJob": RAY_JOBS, "RayCluster": RAY_CLUSTERS, names.RAY_SERVICE: RAY_SERVICES}
 _HEADER = ("NAME", "KIND", "QUEUE", "STATE", "WORKERS", "CLUSTERS", "AGE")
 _EMPTY_CELL = "-"
 
@@ -77,7 +73,7 @@ def _job_path(job: Document) -> str:
 
 async def _read_objects(reader: ManagerReader, namespace: str, selector: str) -> ListedObjects:
     selection = {"labelSelector": selector} if selector else {}
-    jobs = {kind: await reader.list_objects(resource, namespace, **selection) for kind, resource in _KINDS.items()}
+    jobs = {kind: await reader.list_objects(resource, namespace, **selection) for kind, resource in JOB_KINDS.values()}
     return ListedObjects(
         jobs=jobs,
         ray_clusters=await _read_ray_clusters(reader, namespace, jobs, is_selected=bool(selector)),

@@ -6,7 +6,7 @@ that of a RayService is its active RayCluster's, or the pending one's while none
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from adapter import names
@@ -16,12 +16,12 @@ from adapter.diagnosis.job_document import Document
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
 from adapter.objects.kuberay_events import certain_rejection, involved_uid
 from adapter.objects.raycluster import kuberay_owner
+from adapter.objects.rayservice import ray_cluster_names
 from adapter.objects.unstructured import Raw, controller_uid, key_of, label, mapping_field, meta, text_field, uid_of
 
 T = TypeVar("T")
 RAY_CLUSTER = "RayCluster"
 _KIND_ORDER = ("RayJob", RAY_CLUSTER, names.RAY_SERVICE)
-_RELEASE_FIELDS = ("activeServiceStatus", "pendingServiceStatus")  # of a RayService's status
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _job_row(kind: str, job: Raw, facts: JobFacts | None) -> Document:
 def _missing_ray_cluster(service: Raw) -> Diagnosis:
     namespace, name = key_of(service)
     title = f"{names.RAY_SERVICE} {namespace}/{name}"
-    named = next((ray_cluster for _, ray_cluster in _release_keys(service) if ray_cluster), "")
+    named = next(iter(ray_cluster_names(service).values()), "")
     message = f"RayCluster {named} is not shown." if named else "KubeRay has not created its RayCluster yet."
     return Diagnosis("Job", "Waits", "NoRayCluster", title, message)
 
@@ -106,7 +106,8 @@ class _ObjectIndex:
         """The facts of a job, or of a RayService's RayCluster; None if it has no RayCluster."""
         if kind != names.RAY_SERVICE:
             return self._job_facts(kind, job)
-        ray_clusters = [self._ray_clusters.get(key) for key in _release_keys(job)]
+        namespace, _ = key_of(job)
+        ray_clusters = (self._ray_clusters.get((namespace, name)) for name in ray_cluster_names(job).values())
         ray_cluster = next(filter(None, ray_clusters), None)
         return self._job_facts(RAY_CLUSTER, ray_cluster) if ray_cluster else None
 
@@ -124,26 +125,20 @@ class _ObjectIndex:
             *self._placements_by_workload.get(uid_of(workload), ()),
             *self._placements_by_job.get((namespace, kind, name), ()),
         ]
-        facts = JobFacts(
+        return JobFacts(
             kind,
             job,
             workload,
             placement_of(workload, job, kind, placements),
             ray_cluster,
             pods,
+            self._queues.get((namespace, label(job, names.QUEUE_LABEL)), {}),
             worker_clusters=self._worker_clusters,
             checks=self._objects.checks,
             kuberay_rejection=certain_rejection(ray_cluster, rejections) if rejections else None,
             namespace_notice=namespace_notice(self._namespace_events.get(namespace, ())),
             unread_reasons=self._objects.unread_reasons,
         )
-        return replace(facts, local_queue=self._queues.get((namespace, facts.queue), {}))
-
-
-def _release_keys(service: Raw) -> list[tuple[str, str]]:
-    """Namespace and name of a RayService's RayClusters; a name may be empty."""
-    status, namespace = mapping_field(service, "status"), key_of(service)[0]
-    return [(namespace, text_field(mapping_field(status, field), "rayClusterName")) for field in _RELEASE_FIELDS]
 
 
 def _owner_key(raw: Raw) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Builds the RayCluster that KubeRay makes of a RayService, at first and for each upgrade.
+"""The RayClusters of a RayService: the one that KubeRay makes of it, at first and for each upgrade, and their names.
 
 Labels (the queue among them) and annotations are copied, and the RayCluster's spec is spec.rayClusterConfig
 (kuberay:ray-operator/controllers/ray/rayservice_controller.go, constructRayClusterForRayService). Its name here is the
@@ -6,9 +6,12 @@ RayService's, to which KubeRay adds some letters. The RayService may be invalid,
 readers of the RayCluster must check it.
 """
 
-from typing import Any
+from typing import Any, Final
 
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, mapping_field, text_field
+
+# Fields of a RayService's status that name a RayCluster, the one that serves first.
+_RELEASE_FIELDS: Final = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
 
 def ray_cluster(service: Raw) -> dict[str, Any]:
@@ -21,3 +24,13 @@ def ray_cluster(service: Raw) -> dict[str, Any]:
         "metadata": service.get("metadata"),
         "spec": config,
     }
+
+
+def ray_cluster_names(service: Raw) -> dict[str, str]:
+    """The names of a RayService's RayClusters by release: active, and pending while it is upgraded."""
+    status = mapping_field(service, "status")
+    by_release = {
+        release: text_field(mapping_field(status, field), "rayClusterName")
+        for release, field in _RELEASE_FIELDS.items()
+    }
+    return {release: name for release, name in by_release.items() if name}
