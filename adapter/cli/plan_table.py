@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.cli.common import TableRow, format_table, join_lines
+from adapter.objects.extended_resources import describe_names
 
 PlanDocument = dict[str, Any]  # of planning/plan_document.py, which only the controller imports
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
@@ -60,13 +61,8 @@ def _reason_cell(cluster: Mapping[str, Any]) -> str:
     groups = ", ".join(f"{count} of {name}" for name, count in cluster.get("groups", {}).items())
     limit = f"no more fit: {cluster['reason']}" if cluster["chosen"] and cluster["reason"] else cluster["reason"]
     preemption = "others must be preempted" if cluster.get("preempts") else ""
-    renamed = "" if cluster["reason"] else _other_names(cluster.get("resourceNames", {}))
+    renamed = "" if cluster["reason"] else describe_names(cluster.get("resourceNames", {}))  # a reason has them
     return "; ".join(filter(None, (groups, preemption, limit, renamed))) or _EMPTY_CELL
-
-
-def _other_names(renames: Mapping[str, str]) -> str:
-    """The names of resources there that differ from the manager's; a reason has them."""
-    return " and ".join(f"{name} is {renamed} there" for name, renamed in renames.items())
 
 
 def _verdict_lines(plan: PlanDocument) -> str:

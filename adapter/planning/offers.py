@@ -112,8 +112,8 @@ class Offers:
     def shortage_reason(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
         """Why not all pods of a group fit, with both names of the extended resources that have two."""
         reason = self._shortage_text(candidate, path, group)
-        other_names = describe_names(resource_names_in(replace(self.request, groups=(group,)), candidate))
-        return "; ".join(filter(None, (reason, other_names))) if reason else ""
+        other_names = describe_names(resource_names_in((group,), candidate)) if reason else ""
+        return "; ".join(filter(None, (reason, other_names)))
 
     def _shortage_text(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
         if mismatch := _mismatch_reason(self.request, candidate, group):
@@ -196,8 +196,8 @@ class Offers:
         reclaimable = self._flavor_capacity(candidate, path, group).reclaimable_fit(group.count)
         # Preempt no pod for one that no node could hold.
         on_nodes = max(free.on_nodes, min(reclaimable.nominal, self._pods_on_nodes(candidate, group, reclaimable)[0]))
-        has_no_node_limit = candidate.can_grow or candidate.nodes is None  # a check alone may add no nodes
-        total = max(free.total, reclaimable.nominal) if has_no_node_limit else max(free.total, on_nodes)
+        # An AdmissionCheck may add no nodes.
+        total = max(free.total, on_nodes if _has_node_limit(candidate) else reclaimable.nominal)
         return free._replace(total=total, on_nodes=on_nodes, reclaimed=total - free.total)
 
     def _flavor_capacity(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> FlavorCapacity:
@@ -238,7 +238,7 @@ class Offers:
         it admits a share. The account may not read AdmissionChecks.
         """
         rules = candidate.quota_tree.queues.get(queue_name(self.request, candidate))
-        return candidate.can_grow or candidate.nodes is None or (rules is not None and rules.has_checks)
+        return not _has_node_limit(candidate) or (rules is not None and rules.has_checks)
 
     def _pods_on_nodes(self, candidate: Candidate, group: GroupRequest, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes hold if empty, and why not all."""
@@ -272,3 +272,8 @@ def _mismatch_reason(request: GangRequest, candidate: Candidate, group: GroupReq
             f"zone {candidate.zone}"
         )
     return denied_reason(request, candidate, group)
+
+
+def _has_node_limit(candidate: Candidate) -> bool:
+    """Whether the cluster's nodes are known, and no autoscaler adds others."""
+    return not candidate.can_grow and candidate.nodes is not None

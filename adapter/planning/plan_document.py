@@ -137,7 +137,7 @@ def _cluster_entry(
     share: Share | None,
     cost: Decimal | None,
 ) -> PlanJson:
-    scarce, renames = scarcest_quota(request, candidate), resource_names_in(request, candidate)
+    scarce, renames = scarcest_quota(request, candidate), resource_names_in(request.groups, candidate)
     groups = {group.name: group.count for group in share.groups} if share else {}
     return {
         "asked": cluster_order.index(candidate.name) + 1 if candidate.name in cluster_order else None,

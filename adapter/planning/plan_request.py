@@ -172,10 +172,10 @@ def request_in(candidate: Candidate, group: GroupRequest) -> Resources:
     return pod_requests(rename_resources(group.pod_spec, renames))
 
 
-def resource_names_in(request: GangRequest, candidate: Candidate) -> Mapping[str, str]:
-    """The names in the manager and there of the gang's extended resources that have two."""
+def resource_names_in(groups: Iterable[GroupRequest], candidate: Candidate) -> Mapping[str, str]:
+    """The names in the manager and there of the groups' extended resources that have two."""
     renames = candidate.pod_mapping.extended_resources
-    requested = {name for group in request.groups for name in group.request}
+    requested = {name for group in groups for name in group.request}
     return {name: renamed for name, renamed in renames.items() if name in requested}
 
 
