@@ -4,7 +4,7 @@ The account's own access reviews give its rights. A kind that is not readable is
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import yaml
@@ -71,15 +71,14 @@ async def _kueue_configuration(client: Client) -> Raw | None:
     return None
 
 
-async def _kueue_settings(client: Client, namespace: str, queues: Sequence[str]) -> tuple[list[str], list[str]]:
+async def _kueue_settings(client: Client, local_queues: Iterable[Raw]) -> tuple[list[str], list[str]]:
     """The notes and the faults of the ClusterQueues behind these LocalQueues, and of Kueue's configuration."""
-    local_queues, cluster_queues, flavors, config = await asyncio.gather(
-        list_if_allowed(client, resources.LOCAL_QUEUES, namespace),
+    cluster_queues, flavors, config = await asyncio.gather(
         list_if_allowed(client, resources.CLUSTER_QUEUES),
         list_if_allowed(client, resources.FLAVORS),
         _kueue_configuration(client),
     )
-    targets = {tree.local_queue_target(raw)[0] for raw in local_queues or () if key_of(raw)[1] in queues}
+    targets = {tree.local_queue_target(raw)[0] for raw in local_queues}
     notes = [
         note
         for raw in cluster_queues or ()
@@ -112,11 +111,12 @@ async def inspect_worker(
         if record.uid and (conflict := cluster_identity.find_conflict(record, await client.cluster_uid())):
             return ClusterFacts(name, f"{name} is not inspected: {conflict.message}.", head)
         exists = await _namespace_exists(client, namespace)
-        queue_problems, missing_rights, (networks, addresses, network_error), settings = await asyncio.gather(
-            _queue_problems(client, namespace, queues),
+        local_queues = await _named_local_queues(client, namespace, queues)
+        queue_problems = _queue_problems(local_queues, queues)
+        missing_rights, (networks, addresses, network_error), (notes, faults) = await asyncio.gather(
             _missing_rights(client, head, scheduler, namespace if exists else ""),
             _pod_network(client),
-            _kueue_settings(client, namespace, queues),
+            _kueue_settings(client, local_queues.values()),
         )
     except UNREADABLE:
         text = f"The API server of {name} answers with objects that cannot be read"
@@ -127,8 +127,19 @@ async def inspect_worker(
             f"The API server of {name} cannot be reached: {error}; see `kubectl describe workercluster {name}`.",
             head,
         )
-    side = ClusterFacts(name, "", head, exists, queue_problems, missing_rights, networks, addresses, network_error)
-    return replace(side, kueue_notes=settings[0], kueue_faults=settings[1])
+    return ClusterFacts(
+        name,
+        "",
+        head,
+        exists,
+        queue_problems,
+        missing_rights,
+        networks,
+        addresses,
+        network_error,
+        kueue_notes=notes,
+        kueue_faults=faults,
+    )
 
 
 async def list_if_allowed(client: Client, resource: Resource, namespace: str = "", **params: str) -> list[Raw] | None:
@@ -146,10 +157,13 @@ async def _namespace_exists(client: Client, namespace: str) -> bool:
     return namespaces is None or bool(namespaces)  # if unreadable, creating a pod will show it
 
 
-async def _queue_problems(client: Client, namespace: str, queues: Sequence[str]) -> Mapping[str, str | None]:
-    local_queues = {
-        key_of(raw)[1]: raw for raw in await list_if_allowed(client, resources.LOCAL_QUEUES, namespace) or ()
-    }
+async def _named_local_queues(client: Client, namespace: str, queues: Sequence[str]) -> dict[str, Raw]:
+    """The LocalQueues with these names."""
+    local_queues = await list_if_allowed(client, resources.LOCAL_QUEUES, namespace) or ()
+    return {key_of(raw)[1]: raw for raw in local_queues if key_of(raw)[1] in queues}
+
+
+def _queue_problems(local_queues: Mapping[str, Raw], queues: Sequence[str]) -> Mapping[str, str | None]:
     return {name: tree.local_queue_target(local_queues[name])[1] if name in local_queues else None for name in queues}
 
 
