@@ -6,6 +6,7 @@ Where the feature TopologyAwareScheduling is off in the manager, Kueue's own are
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from adapter import names
@@ -45,20 +46,19 @@ class TopologyRequest(NamedTuple):
 
 def read_topology_request(template: Raw) -> TopologyRequest | None:
     """The request of a pod template or of a pod; None if it has none."""
-    for mode, ours, _ in _ANNOTATIONS:
-        value = annotation(template, ours)
-        if mode == "unconstrained" and value in _TRUE:
-            return TopologyRequest(mode, "true")
-        if mode != "unconstrained" and value:
-            return TopologyRequest(mode, value)
-    return None
+    values: dict[str, object] = {mode: annotation(template, ours) for mode, ours, _ in _ANNOTATIONS}
+    return _first_request({**values, "unconstrained": values["unconstrained"] in _TRUE})
 
 
 def podset_topology_request(podset: Raw) -> TopologyRequest | None:
     """The request of a podset of a group Workload; None if it has none."""
-    field = mapping_field(podset, "topologyRequest")
+    return _first_request(mapping_field(podset, "topologyRequest"))
+
+
+def _first_request(values: Mapping[str, object]) -> TopologyRequest | None:
+    """The first request in Kueue's order; `values` are like the fields of a podset's request, by mode."""
     for mode, _, _ in _ANNOTATIONS:
-        value = field.get(mode)
+        value = values.get(mode)
         if mode == "unconstrained" and value is True:
             return TopologyRequest(mode, "true")
         if mode != "unconstrained" and isinstance(value, str) and value:
