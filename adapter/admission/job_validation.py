@@ -323,7 +323,7 @@ def job_problems(job: JobObject) -> Iterator[str]:
                 f"{replica.MAX_HOSTS} hosts; use more replicas"
             )
         for key in group.labels:
-            if key in (names.RAY_REPLICA_NAME_LABEL, names.RAY_HOST_INDEX_LABEL):
+            if key in replica.HOST_LABELS:
                 yield (
                     f"{where}.workerGroupSpecs[{index}].labels has {key}: KubeRay writes it on each host of a replica; "
                     "remove it"

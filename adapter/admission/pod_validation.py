@@ -12,6 +12,7 @@ from adapter import names
 from adapter.admission import size_limits
 from adapter.admission.naming_validation import naming_problems
 from adapter.objects.pod_requests import PODS, pod_requests
+from adapter.objects.replica import HOST_LABELS
 from adapter.objects.required_objects import account_of, required_objects, unnamed_objects, unnamed_reason
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw, printable
@@ -77,7 +78,7 @@ def reserved_key_problems(template: Raw, own: str = "") -> Iterator[str]:
         for key in entries or {}:
             if key.startswith(f"{names.DOMAIN}/") and key not in permitted:
                 yield f"{where} has {printable(key)}: the key is reserved for Rayspan; remove it"
-    for key in (names.RAY_REPLICA_NAME_LABEL, names.RAY_HOST_INDEX_LABEL):
+    for key in HOST_LABELS:
         if key in (metadata.get("labels") or {}):
             yield f"metadata.labels has {key}: KubeRay writes it on each host of a replica; remove it"
 

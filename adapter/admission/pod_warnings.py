@@ -14,6 +14,7 @@ from adapter.objects import ray_start
 from adapter.objects.named_objects import NamedObject, find_object
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.service_names import ServiceName, find_service_names
+from adapter.objects.specs import PodMapping
 from adapter.objects.topology_request import manager_topology_warning
 from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field, text_list
 
@@ -42,6 +43,12 @@ class PodSettings:
             bool(pods) and all(mapping_field(settings, "imageRegistries") for settings in pods),
         )
 
+    @classmethod
+    def of_mapping(cls, mapping: PodMapping) -> "PodSettings":
+        """Those of one WorkerCluster."""
+        schedulers = _all_schedulers(bool(mapping.scheduler), mapping.schedulers)
+        return cls((schedulers,), bool(mapping.image_registries))
+
     def sets_scheduler(self, scheduler: str, namespace: str) -> bool:
         """Whether each cluster has a scheduler for the pods of a namespace that name this one."""
         named = [find_object(entries, scheduler, namespace) for entries in self.schedulers]
@@ -49,12 +56,16 @@ class PodSettings:
 
 
 def _schedulers_of(settings: Raw) -> tuple[NamedObject, ...]:
-    if text_field(settings, "schedulerName"):
-        return (NamedObject(name="*"),)
-    return tuple(
+    entries = (
         NamedObject(name=text_field(entry, "name"), namespaces=text_list(entry, "namespaces"))
         for entry in mapping_list(settings, "schedulers")
     )
+    return _all_schedulers(bool(text_field(settings, "schedulerName")), entries)
+
+
+def _all_schedulers(has_default: bool, entries: Iterable[NamedObject]) -> tuple[NamedObject, ...]:
+    """Where a cluster has a scheduler for all pods, any name has one there."""
+    return (NamedObject(name="*"),) if has_default else tuple(entries)
 
 
 def start_param_warnings(path: str, group: WorkerGroup, namespace: str, own_services: Iterable[str]) -> Iterator[str]:

@@ -18,7 +18,6 @@ from adapter.cli.pod_diff import diff_pods
 from adapter.cli.render_input import RenderInput, RenderObject, read_object, unreadable_error
 from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.objects import specs
-from adapter.objects.named_objects import NamedObject
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import UNREADABLE, Raw, label, mapping_field
@@ -54,8 +53,7 @@ def main(args: argparse.Namespace) -> int:
         cluster, spec = _read_worker_cluster(args.worker_cluster)
         texts = common.expand_lists(common.read_objects(common.read_text(args.filename)))
         mappings = {cluster: spec.pods} if args.worker_cluster else pod_validation.NO_CLUSTERS
-        schedulers = (NamedObject(name="*"),) if spec.pods.scheduler else spec.pods.schedulers
-        settings = PodSettings((schedulers,), bool(spec.pods.image_registries))
+        settings = PodSettings.of_mapping(spec.pods)
         objects = [read for raw in texts if (read := read_object(raw, settings, mappings))]
         if not any(read.workers for read in objects):
             raise InvalidJob(_no_workers_message(objects))

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from adapter.objects.unstructured import Raw, mapping_field, meta, printable, text_field, version_of, whole_field
+from adapter.objects.unstructured import (
+    Raw,
+    mapping_field,
+    meta,
+    printable,
+    text_field,
+    uid_of,
+    version_of,
+    whole_field,
+)
 
 VALIDATION_FAILED: Final = "ValidationFailed"  # of a RayJob's status.jobDeploymentStatus; KubeRay never leaves it
 SELECTOR: Final = "involvedObject.kind=RayCluster,source=raycluster-controller,type=Warning"
@@ -51,7 +60,7 @@ def certain_rejection(ray_cluster: Raw, events: Iterable[Raw]) -> RejectionEvent
 
     KubeRay writes no status of a RayCluster that it rejects, so one without a status was never accepted.
     """
-    uid, revision = text_field(meta(ray_cluster), "uid"), read_revision(ray_cluster)
+    uid, revision = uid_of(ray_cluster), read_revision(ray_cluster)
     event = newest_rejection(event for event in events if uid and involved_uid(event) == uid)
     if event is None:
         return None

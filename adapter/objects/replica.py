@@ -6,12 +6,15 @@ no replica is divided between two clusters. KubeRay writes the labels that tell 
 """
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
 from adapter.objects.unstructured import Raw, key_of, label, printable
 from adapter.objects.worker_pod import Slot, group_shares, share_slots, worker_group_of
 
+# The labels that KubeRay writes on each host.
+HOST_LABELS: Final = (names.RAY_REPLICA_NAME_LABEL, names.RAY_HOST_INDEX_LABEL)
 # The hosts of the largest slices in use. The cost of a pod grows with the hosts of its replica.
 MAX_HOSTS = 256
 # The label's value has at most so many digits; more are forged.

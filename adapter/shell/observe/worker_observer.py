@@ -143,21 +143,14 @@ class WorkerObserver:
     def _slot_choice_facts(self, objects: _WorkerObjects) -> SlotChoiceFacts:
         pod, placement, stored_pod = objects.pod, objects.placement, objects.pod_with_template_slot
         is_without_slot = stored_pod is not None and pod is not stored_pod
-        joined = self._slots.joined_slot(placement, pod) if pod and placement and objects.may_get_slot else None
-        yields_block = bool(pod and placement and objects.may_get_slot and self._slots.yields_block(placement, pod))
-        return SlotChoiceFacts(
-            taken=self._taken_slots(pod, placement, joined, yields_block)
-            if pod and placement and objects.may_get_slot
-            else (),
-            joined=joined,
-            yields_block=yields_block,
-            lost_template_slot=bool(
-                stored_pod
-                and placement
-                and is_without_slot
-                and is_planned_slot(placement, stored_pod, slot_of(stored_pod))
-            ),
+        lost_template_slot = bool(
+            stored_pod and placement and is_without_slot and is_planned_slot(placement, stored_pod, slot_of(stored_pod))
         )
+        if not (pod and placement and objects.may_get_slot):
+            return SlotChoiceFacts(taken=(), lost_template_slot=lost_template_slot)
+        joined, yields_block = self._slots.joined_slot(placement, pod), self._slots.yields_block(placement, pod)
+        taken = self._taken_slots(pod, placement, joined, yields_block)
+        return SlotChoiceFacts(taken, lost_template_slot, joined, yields_block)
 
     def _creation_facts(self, pod: Raw | None) -> CreationFacts:
         memory = self._transient
