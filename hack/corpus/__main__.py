@@ -34,7 +34,7 @@ def _record() -> None:
 
 
 def _write_page() -> int:
-    """Write the page, and report what nobody has argued."""
+    """Write the page, and report the samples without an argument."""
     rows = report.rows(samples.read(), answers.read_text(answers.FILE.read_text(encoding="utf-8")))
     report.PAGE.write_text(report.page(rows), encoding="utf-8")
     print(f"{report.share_with_naming(rows):.1%} of KubeRay's samples and of what people bring run with naming.")

@@ -135,7 +135,7 @@ def _left(all_rows: Sequence[Row]) -> str:
 
 
 def not_argued(all_rows: Iterable[Row]) -> list[str]:
-    """The samples that do not run with naming, and of which nobody says why."""
+    """The samples that do not run with naming and have no argument."""
     return [row.sample.key for row in all_rows if not row.named.runs and argument_of(row.sample) == NOT_ARGUED]
 
 

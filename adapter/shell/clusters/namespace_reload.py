@@ -26,8 +26,8 @@ TURN_SECONDS = 5.0
 FIRST_PAUSE, LAST_PAUSE = 15.0, 300.0
 # A read within this time knows of each deletion meanwhile (`store.REMEMBERED_SECONDS`).
 READ_SECONDS = 45.0
-# The pause after each read, as a multiple of its time. So reads take a quarter of the time at most, however many
-# namespaces are incomplete.
+# The pause after each read, as a multiple of its time, and the longest pause in seconds. So reads of up to 10 s take a
+# quarter of the time at most, however many namespaces are incomplete.
 REST_FACTOR, LONGEST_REST = 3.0, 30.0
 
 

@@ -13,7 +13,7 @@ class NamespaceTurns:
         self._reserved: dict[str, float] = {}  # by namespace: the time of its next turn
 
     def take_or_delay(self, namespace: str, now: float) -> float:
-        """Take a turn: 0 if it is due, and the namespace then queues up anew; else the seconds to wait for it."""
+        """Take a turn: 0 if it is due, and the namespace then queues again; else the seconds to wait for it."""
         due = self._reserved.get(namespace)
         if due is None:
             due = self._reserved[namespace] = max(now, self._next_free)

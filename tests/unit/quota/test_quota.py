@@ -441,27 +441,23 @@ def test_pods_that_request_a_topology_get_a_flavor_with_one(topologies: dict[str
     assert chosen or "flavor a has no spec.topologyName" in found.reason
 
 
-def test_a_flavor_of_generated_resources_needs_no_topology() -> None:
-    """Kueue's configuration may count credits in place of a resource; no node has them."""
+@pytest.mark.parametrize(
+    ("resource", "request_"),
+    [
+        # Kueue's configuration may count credits in place of a resource; no node has them.
+        pytest.param("credits", {**CORE, "credits": 2}, id="a generated resource"),
+        pytest.param("pods", CORE, id="pods, which no pod requests"),
+    ],
+)
+def test_a_flavor_of_what_no_pod_requests_needs_no_topology(resource: str, request_: dict[str, int]) -> None:
     groups = [
         {"coveredResources": [name], "flavors": [{"name": f, "resources": [{"name": name, "nominalQuota": "9"}]}]}
-        for name, f in (("cpu", "racked"), ("credits", "plain"))
+        for name, f in (("cpu", "racked"), (resource, "plain"))
     ]
     raw = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
     tree = build([raw], [], [flavor("racked", topologyName="racks"), flavor("plain")])
-    found = admits(tree, "q", {**CORE, "credits": 2}, ONE_CORE, topology=IN_RACK)
-    assert found.flavors == {"cpu": "racked", "credits": "plain"}
-
-
-def test_the_flavor_of_pods_needs_no_topology() -> None:
-    """Each pod counts as one of `pods`, which none requests."""
-    groups = [
-        {"coveredResources": [name], "flavors": [{"name": f, "resources": [{"name": name, "nominalQuota": "9"}]}]}
-        for name, f in (("cpu", "racked"), ("pods", "plain"))
-    ]
-    raw = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
-    tree = build([raw], [], [flavor("racked", topologyName="racks"), flavor("plain")])
-    assert admits(tree, "q", CORE, ONE_CORE, topology=IN_RACK).flavors == {"cpu": "racked", "pods": "plain"}
+    found = admits(tree, "q", request_, ONE_CORE, topology=IN_RACK)
+    assert found.flavors == {"cpu": "racked", resource: "plain"}
 
 
 def _effective(cpu: int | None) -> Raw:

@@ -49,6 +49,11 @@ def with_conditions(conditions: Sequence[Mapping[str, str]]) -> Raw:
     return {**WORK, "status": {**WORK["status"], "conditions": conditions}}
 
 
+def complete_namespace(sight: Sight) -> None:
+    sight.manager.namespace_shares.begin_reload(NAMESPACE)
+    sight.manager.namespace_shares.end_reload(NAMESPACE)
+
+
 def make_ended_gangs(sight: Sight, client: Client) -> EndedGangs:
     sight.manager.client = sight.members["east"].client = client
     slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
@@ -147,8 +152,7 @@ async def test_the_event_says_what_to_do_and_a_complete_namespace_ends_the_turns
         "read; make it smaller, or delete it. Until then its jobs are left as they are there: none is placed, and what "
         "runs goes on."
     )
-    sight.manager.namespace_shares.begin_reload(NAMESPACE)
-    sight.manager.namespace_shares.end_reload(NAMESPACE)
+    complete_namespace(sight)
     assert await turn(server, sight) == [None]
 
 
@@ -157,8 +161,7 @@ async def test_the_event_is_replaced_once_the_namespace_is_complete() -> None:
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         gangs = make_ended_gangs(sight, client)
         await gangs.reconcile_namespace(NAMESPACE)
-        sight.manager.namespace_shares.begin_reload(NAMESPACE)
-        sight.manager.namespace_shares.end_reload(NAMESPACE)
+        complete_namespace(sight)
         assert [await gangs.reconcile_namespace(NAMESPACE) for _ in range(2)] == [None, None]
     before, after = [asked.body for asked in server.asked if asked.path.endswith("/events")]
     assert before["metadata"]["name"] == after["metadata"]["name"]
@@ -171,8 +174,7 @@ async def test_an_event_that_was_denied_is_written_in_the_next_turn() -> None:
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         gangs = make_ended_gangs(sight, client)
         await gangs.reconcile_namespace(NAMESPACE)
-        sight.manager.namespace_shares.begin_reload(NAMESPACE)
-        sight.manager.namespace_shares.end_reload(NAMESPACE)
+        complete_namespace(sight)
         server.denies_writes = True
         assert await gangs.reconcile_namespace(NAMESPACE) == ended_gangs.TURN_SECONDS
         server.denies_writes = False
