@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 
+from adapter.cli import event_loop
 from adapter.shell import log_formatters, supervise
 from adapter.shell.access import access_server, grant_sweep, self_signed
 from adapter.shell.controller import http_servers
@@ -23,7 +24,7 @@ def main(port: int, health_port: int, *, log_format: str = "text") -> int:
     handler.setFormatter(log_formatters.FORMATTERS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # its records quote requests, which hold keys
-    return asyncio.run(_serve_until_stopped(port, health_port))
+    return event_loop.run_command(_serve_until_stopped(port, health_port))
 
 
 async def _serve_until_stopped(port: int, health_port: int) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvloop
 
+from adapter.cli import event_loop
 from adapter.shell import log_formatters, supervise
 from adapter.shell.admission import webhook_certificate, webhooks
 from adapter.shell.admission.admission_server import WebhookServer
@@ -54,7 +55,7 @@ async def _serve_webhooks(server: WebhookServer, health_port: int) -> int:
 def make_certificate(*, log_format: str = "text") -> int:
     """Issue the webhooks' certificate and have the API server trust it; return the exit code."""
     _configure_logging(log_format)
-    return asyncio.run(_make_certificate())
+    return event_loop.run_command(_make_certificate())
 
 
 async def _make_certificate() -> int:

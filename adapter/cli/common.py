@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from adapter.cli import event_loop
 from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.diagnosis.job_document import Document
 from adapter.objects import api_messages
@@ -47,7 +48,7 @@ def print_document(
     """Read a document from the manager, print it as `args.output` says, and return its exit code."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        document = asyncio.run(_read_document(args, read))
+        document = event_loop.run_command(_read_document(args, read))
     except (BadLogin, Unreachable) as error:
         return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:

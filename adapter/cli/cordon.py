@@ -4,13 +4,12 @@ Both verbs are idempotent, and report when nothing changed.
 """
 
 import argparse
-import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from adapter import names
-from adapter.cli import common
+from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
 from adapter.cli.terminal import print_line
 from adapter.objects import api_messages
@@ -36,7 +35,7 @@ def run_reporting_errors(name: str, command: Coroutine[Any, Any, int]) -> int:
     """
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        return asyncio.run(command)
+        return event_loop.run_command(command)
     except (BadLogin, Unreachable) as error:
         return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:

@@ -5,14 +5,13 @@ RayService are its RayClusters: the one that serves, and the one of an upgrade.
 """
 
 import argparse
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.cli import common
+from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
@@ -62,7 +61,7 @@ def run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs]
     """Read the job and report on it; return the exit code. An error is one sentence on stderr."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        return asyncio.run(_run_on_job(args, report))
+        return event_loop.run_command(_run_on_job(args, report))
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:

@@ -4,14 +4,13 @@ The request goes through the manager's API server with the user's kubeconfig; no
 """
 
 import argparse
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.cli import common, plan_table
+from adapter.cli import common, event_loop, plan_table
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.plan_table import PlanDocument
 from adapter.cli.terminal import print_text
@@ -31,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
         job, of_service = _parse_job(_read_job_text(args.filename))
-        answer = asyncio.run(_plan_job(args, job, of_service=of_service))
+        answer = event_loop.run_command(_plan_job(args, job, of_service=of_service))
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:

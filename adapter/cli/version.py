@@ -5,12 +5,11 @@ Deployment.
 """
 
 import argparse
-import asyncio
 import logging
 from dataclasses import dataclass
 
 from adapter import __version__, names
-from adapter.cli import common, plan
+from adapter.cli import common, event_loop, plan
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
 from adapter.cli.terminal import print_text
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, UNREADABLE, printable
@@ -33,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     controller, problem = ControllerVersion(), ""
     try:
         if args.context or args.kubeconfig:
-            controller = asyncio.run(_read_version(args))
+            controller = event_loop.run_command(_read_version(args))
     except (BadLogin, Unreachable) as error:
         problem = f"The manager cluster cannot be reached: {error}"
     except ApiError as error:

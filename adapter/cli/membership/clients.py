@@ -5,7 +5,6 @@ clusters and the existing objects are read before anything is written.
 """
 
 import argparse
-import asyncio
 import logging
 import shlex
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter import membership, names
-from adapter.cli import common
+from adapter.cli import common, event_loop
 from adapter.cli.commands.options import TOKEN_LIFETIME
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.terminal import print_line
@@ -54,7 +53,7 @@ def run_reporting_errors(args: argparse.Namespace, command: Coroutine[Any, Any, 
     """
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        return asyncio.run(command)
+        return event_loop.run_command(command)
     except MembershipError as error:
         return print_error(str(error), EXIT_USAGE)
     except ClusterError as error:

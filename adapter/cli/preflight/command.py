@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.cli import common
+from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.preflight import run, table
 from adapter.cli.terminal import print_text
@@ -31,7 +31,7 @@ def main(args: argparse.Namespace) -> int:
     """Run the preflight and return the exit code; an error is one sentence on standard error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own messages replace its warnings
     try:
-        return asyncio.run(_run_preflight(args))
+        return event_loop.run_command(_run_preflight(args))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return print_error(
             "Stopped before it was finished. Its pods are removed, except those that are named above.", EXIT_ERROR

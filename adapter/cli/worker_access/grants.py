@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from adapter import names
 from adapter.access import access_request, grant
-from adapter.cli import common
+from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.job_reader import UnreadableJob
 from adapter.objects import api_messages
@@ -56,7 +56,7 @@ def run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
     """
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own messages replace its warnings
     try:
-        return asyncio.run(_run_in_namespace(args, verb))
+        return event_loop.run_command(_run_in_namespace(args, verb))
     except asyncio.CancelledError:
         return _EXIT_TERMINATED
     except UnreadableJob as error:  # the command line may be right

@@ -1,0 +1,52 @@
+"""Ctrl-C ends a subcommand between two turns of its event loop.
+
+Each case runs a process, because only a main thread is interrupted.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+# A library checks a future and then completes it; Ctrl-C arrives between the two.
+_DURING_A_COMPLETION = """
+    future = asyncio.get_running_loop().create_future()
+    def complete():
+        if not future.done():
+            signal.raise_signal(signal.SIGINT)
+            future.set_result(None)
+    asyncio.get_running_loop().call_soon(complete)
+    await future
+    await asyncio.sleep(60)
+"""
+_WHILE_IT_CLEANS_UP = """
+    asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        await asyncio.sleep(60)
+"""
+_PROGRAM = """
+import asyncio, signal
+from adapter.cli import event_loop
+async def command():{body}
+try:
+    event_loop.run_command(command())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("body", [_DURING_A_COMPLETION, _WHILE_IT_CLEANS_UP])
+def test_ctrl_c_ends_a_command_without_a_traceback(body: str) -> None:
+    words = [sys.executable, "-c", _PROGRAM.format(body=body)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def test_another_cancellation_is_no_interruption() -> None:
+    program = _PROGRAM.format(body="\n    asyncio.current_task().cancel()\n    await asyncio.sleep(60)\n")
+    words = [sys.executable, "-c", program.replace("KeyboardInterrupt", "asyncio.CancelledError")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
