@@ -75,14 +75,19 @@ def version_note(raw: Raw) -> str:
         for entry in mapping_list(meta(raw), "managedFields")
         if not text_field(entry, "subresource") and "f:spec" in mapping_field(entry, "fieldsV1")
     ]
-    newest = max(entries, key=lambda entry: text_field(entry, "time"), default={})
-    if text_field(newest, "apiVersion") != _OLD_VERSION:
+    # Times are whole seconds; of two writers in one second the older version counts.
+    newest = max(entries, key=lambda entry: (text_field(entry, "time"), _is_old_version(entry)), default={})
+    if not _is_old_version(newest):
         return ""
     return (
         f"{text_field(raw, 'kind') or 'The queue'} {key_of(raw)[1]} was last written as {_OLD_VERSION} by "
         f"{printable(text_field(newest, 'manager'))}: Kueue 0.20 no longer serves that version; write the file as "
         f"{names.KUEUE_API_VERSION}."
     )
+
+
+def _is_old_version(entry: Raw) -> bool:
+    return text_field(entry, "apiVersion") == _OLD_VERSION
 
 
 def configuration_notes(config: Raw) -> list[str]:

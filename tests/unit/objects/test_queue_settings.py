@@ -96,6 +96,8 @@ OLD, NEW = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
             id="a later writer of the new version"),
         pytest.param([written(NEW, "2026-01-01T00:00:00Z"), written(OLD, "2026-02-01T00:00:00Z")], True,
             id="a later writer of the old version"),
+        pytest.param([written(NEW, "2026-01-01T00:00:00Z"), written(OLD, "2026-01-01T00:00:00Z")], True,
+            id="two writers in one second"),
         pytest.param([written(NEW, "2026-01-01T00:00:00Z"), written(OLD, "2026-02-01T00:00:00Z", subresource="status")],
             False, id="a status"),
         pytest.param([written(OLD, "2026-02-01T00:00:00Z", field="f:metadata")], False, id="no spec"),
