@@ -195,9 +195,9 @@ soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the
 
 .PHONY: chaos
 chaos: N ?= 50
-chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs, those of KINDS="cut scaled" alone, and beside a job of real Ray, BESIDE=ray or BESIDE=serve: nothing is lost or doubled
+chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs, those of KINDS="cut scaled" alone, beside a job of real Ray, BESIDE=ray or BESIDE=serve, and on borrowed quota, BORROW=yes: nothing is lost or doubled
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(KINDS),--kinds $(KINDS)) $(if $(BESIDE),--$(BESIDE))
+	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(KINDS),--kinds $(KINDS)) $(if $(BESIDE),--$(BESIDE)) $(if $(BORROW),--borrow)
 
 .PHONY: simulation
 simulation: MINUTES ?= 10

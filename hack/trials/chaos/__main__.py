@@ -38,7 +38,7 @@ def _run(asked: argparse.Namespace, again: str) -> int:
     serve = withserve.beside(fleet, outages) if asked.serve else nullcontext()
     try:
         with Stage(fleet, "chaos", draw.WORKERS) as stage, ray, serve:
-            campaign.run(definition.load(), stage, asked.seed, _chosen(asked), outages, found)
+            campaign.run(definition.load(), stage, asked.seed, _chosen(asked), outages, found, borrow=asked.borrow)
     except LabError as trouble:  # of the stage, or of what has real Ray
         found.failures.append(Failure((), "it could not be done", [Finding(LAB, str(trouble))]))
     for failure in found.failures:
@@ -69,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     real.add_argument(
         "--serve", action="store_true", help="let a RayService with real Ray answer beside the gangs, and end well"
+    )
+    parser.add_argument(
+        "--borrow", action="store_true", help="let the gangs borrow half of their quota, in small shares"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", type=int, metavar="K", help="fault K alone, with the outage that it is part of")

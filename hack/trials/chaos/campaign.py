@@ -15,7 +15,7 @@ from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
 from hack.testbed.reader import Unreachable
 from hack.testbed.stage import Stage
-from hack.trials.chaos import ends, faults, ground, settling, snapshot
+from hack.trials.chaos import borrowing, ends, faults, ground, settling, snapshot
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.faults import DEEDS, OUTAGES
 from hack.trials.chaos.ground import CPU, Ground, Load
@@ -55,7 +55,9 @@ class Campaign:
         """Let the faults strike one after another, and note every result."""
         stage = self.ground.stage
         workers = [self.ground.cluster(name) for name in stage.clusters]
-        sampler = QuotaSampler(workers, stage.name, [stage.name], self.ground.outages, period=COPIES_PERIOD)
+        sampler = QuotaSampler(
+            workers, stage.name, [stage.name, borrowing.owner_name(stage)], self.ground.outages, period=COPIES_PERIOD
+        )
         try:
             with sampler:
                 self._all(bunches, sampler)
@@ -159,16 +161,29 @@ class Campaign:
 
 
 def run(
-    lab: Lab, stage: Stage, seed: int, bunches: Sequence[Sequence[Fault]], outages: Outages, outcome: Outcome
+    lab: Lab,
+    stage: Stage,
+    seed: int,
+    bunches: Sequence[Sequence[Fault]],
+    outages: Outages,
+    outcome: Outcome,
+    *,
+    borrow: bool = False,
 ) -> None:
-    """Build the stage and let the faults strike; each is printed when it does, and `outcome` holds the result."""
-    stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=_SPREAD, resource="memory")
+    """Build the stage and let the faults strike; each is printed when it does, and `outcome` holds the result.
+
+    `borrow`: the gangs borrow half of their quota.
+    """
+    policy = {**_SPREAD, "borrowingShares": borrowing.SHARES} if borrow else _SPREAD
+    stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=policy, resource="memory")
     for name in stage.clusters:
         patch = ("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(_PREEMPTION))
         stage.fleet.workers[name].kubectl(*patch)
     for cluster in (stage.manager, *(stage.fleet.workers[name] for name in stage.clusters)):
         cluster.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", json.dumps(_MEMORY))
-    place = ground.prepare(lab, stage, Load(stage, seed), outages)
+    if borrow:
+        borrowing.add_owners(stage)
+    place = ground.prepare(lab, stage, Load(stage, seed), outages, borrow=borrow)
     try:
         Campaign(place, _told, outcome).run(bunches)
     finally:

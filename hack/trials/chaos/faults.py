@@ -20,7 +20,7 @@ from hack.lab.base.lab import Lab
 from hack.lab.cluster import kwok, processes
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE
-from hack.trials.chaos import clockjumps, mistakes, rejections, restarts, sizes
+from hack.trials.chaos import borrowing, clockjumps, mistakes, rejections, restarts, sizes
 from hack.trials.chaos.draw import READINESS_CLOCK, Fault
 from hack.trials.chaos.ground import CPU, Ground, taken
 from hack.trials.chaos.picking import NOBODY, one, picked
@@ -149,19 +149,20 @@ def _cordon(ground: Ground, name: str, value: bool) -> None:
 
 @contextmanager
 def _preempted(ground: Ground, fault: Fault) -> Iterator[None]:
-    """Somebody of that cluster's own users takes the whole queue for a while."""
+    """Somebody of that cluster's own users takes the whole queue for a while, or what its owner lends."""
     cluster, namespace = ground.cluster(fault.where), ground.stage.name
     try:
-        taken(lambda: cluster.apply(yaml.safe_dump(_foreigner(namespace))))
+        taken(lambda: cluster.apply(yaml.safe_dump(_foreigner(namespace, borrow=ground.borrow))))
         yield
     finally:
         taken(lambda: cluster.delete(f"workloads.{names.KUEUE_DOMAIN}", FOREIGNER, namespace, wait=False))
 
 
-def _foreigner(namespace: str) -> Raw:
+def _foreigner(namespace: str, *, borrow: bool) -> Raw:
     container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    podset = {"name": "main", "count": CPU, "template": template}
+    podset = {"name": "main", "count": CPU // 2 if borrow else CPU, "template": template}
+    queue = borrowing.OWNER_QUEUE if borrow else QUEUE
     return {
         "apiVersion": names.KUEUE_API_VERSION,
         "kind": "Workload",
@@ -170,7 +171,7 @@ def _foreigner(namespace: str) -> Raw:
             "namespace": namespace,
             "annotations": {names.GROUP_WORKLOAD_ANNOTATION: "true"},  # a Workload without pods is left standing
         },
-        "spec": {"active": True, "queueName": QUEUE, "priority": _PRIORITY, "podSets": [podset]},
+        "spec": {"active": True, "queueName": queue, "priority": _PRIORITY, "podSets": [podset]},
     }
 
 

@@ -137,6 +137,7 @@ class Ground:
     controller: Container
     kueues: dict[str, Container]  # by cluster
     kuberay: Container
+    borrow: bool = False
     outages: Outages = field(default_factory=Outages)
     help: Help = field(default_factory=Help)
     readiness_clock: ReadinessClock = field(default_factory=ReadinessClock)
@@ -189,10 +190,10 @@ def _connected(one: Raw) -> bool:
     return is_condition_true(one, names.CONNECTED)
 
 
-def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
+def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages, *, borrow: bool = False) -> Ground:
     """Find everything; what the controller went through before does not count.
 
-    `outages` records unreachable clusters.
+    `borrow`: half of each cluster's quota belongs to an owner. `outages` records unreachable clusters.
     """
     named = {cluster.name: cluster for cluster in stage.fleet.all}
     manager, home = stage.manager, lab.manager
@@ -203,6 +204,7 @@ def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
         controller=restarts.controller(manager, home),
         kueues={name: restarts.kueue(named[name], lab.cluster(name)) for name in (home.name, *stage.clusters)},
         kuberay=restarts.kuberay(manager, home),
+        borrow=borrow,
         outages=outages,
     )
     found.controller.begin()

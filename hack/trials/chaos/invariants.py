@@ -179,9 +179,9 @@ def never(snapshot: Snapshot) -> list[Finding]:
     for name, member in snapshot.members.items():
         if not member.queue:  # of an earlier run, and just gone
             continue
-        queue = quotausage.queue(member.queue)
-        said = quotausage.beyond([queue], quotausage.reserved(member.workloads))
-        said += quotausage.pods_beyond([queue], quotausage.in_use(quotausage.running(member.pods, 0.0)))
+        queues = [quotausage.queue(raw) for raw in (member.queue, member.owner_queue) if raw]
+        said = quotausage.beyond(queues, quotausage.reserved(member.workloads))
+        said += quotausage.pods_beyond(queues, quotausage.in_use(quotausage.running(member.pods, 0.0)))
         found += [Finding(LEDGER, f"in {name} {one}") for one in said]
     return found
 

@@ -13,18 +13,20 @@ from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import parse_workload
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
+from hack.trials.chaos import borrowing
 from hack.trials.chaos.draw import MOMENTS
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker cluster: our objects in the stage's namespace, all of its Workloads, and its ClusterQueue."""
+    """One worker cluster: our objects in the stage's namespace, all of its Workloads, and its ClusterQueues."""
 
     pods: list[Raw] = field(default_factory=list)
     shares: list[Raw] = field(default_factory=list)
     anchors: list[Raw] = field(default_factory=list)
     workloads: list[Raw] = field(default_factory=list)
     queue: Raw = field(default_factory=dict)
+    owner_queue: Raw = field(default_factory=dict)  # {} where gangs borrow from no one
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def _member(stage: Stage, name: str) -> Member:
         anchors=cluster.items("configmaps", stage.name, names.MANAGER_LABEL),
         workloads=workloads,
         queue=cluster.get("clusterqueues", stage.name),
+        owner_queue=cluster.get("clusterqueues", borrowing.owner_name(stage)),
     )
 
 
