@@ -4,14 +4,26 @@ An API server checks all of this, but a broken or hostile one may not. Objects a
 readers can rely on it. Values inside `spec` and `status` are not checked, except the list of conditions.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 _Predicate = Callable[[Any], bool]
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def is_namespace(value: Any) -> bool:
+    """Whether a namespace can have this name; empty stands for none."""
+    return isinstance(value, str) and (not value or _NAMESPACE.fullmatch(value) is not None)
+
+
+def _is_path_segment(name: str) -> bool:
+    """As IsValidPathSegmentName (k8s:apimachinery/pkg/api/validation/path/name.go), without control characters."""
+    return name not in (".", "..") and name.isprintable() and not {"/", "%"} & {*name}
 
 
 def _is_mapping(value: Any) -> bool:
@@ -34,7 +46,7 @@ def _is_owner_list(value: Any) -> bool:
 
 # Null is allowed like an absent field: a server written in Go writes null for an empty value.
 _METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
-    "namespace": (_is_text, "text"),
+    "namespace": (is_namespace, "the name of a namespace"),
     "uid": (_is_text, "text"),
     "resourceVersion": (_is_text, "text"),
     "creationTimestamp": (_is_text, "text"),
@@ -55,6 +67,8 @@ def malformed_reason(raw: object) -> str:
     name = metadata.get("name")
     if not (isinstance(name, str) and name):
         return "its metadata.name is not a string, or is empty"
+    if not _is_path_segment(name):
+        return "no object can have its metadata.name"
     for field, (holds, what) in _METADATA_TYPES.items():
         if (value := metadata.get(field)) is not None and not holds(value):
             return f"its metadata.{field} is not {what}"

@@ -1,10 +1,20 @@
-"""Formats of the controller's log: text for people, JSON for log collectors."""
+"""Formats of the controller's log: text for people, JSON for log collectors. No message of either breaks a line."""
 
 import json
 import logging
 from datetime import UTC, datetime
 
-from adapter.objects.unstructured import format_micro_time
+from adapter.objects.unstructured import format_micro_time, printable
+
+_MAX_LINE_LENGTH = 16 * 1024
+
+
+class TextFormatter(logging.Formatter):
+    """One line per record, and any trace below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, without control characters: parts of a message may be text of a cluster or a tenant."""
+        return printable(super().formatMessage(record), _MAX_LINE_LENGTH)
 
 
 class JsonFormatter(logging.Formatter):
@@ -22,4 +32,4 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(record_fields | trace)
 
 
-FORMATTERS = {"text": logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"), "json": JsonFormatter()}
+FORMATTERS = {"text": TextFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"), "json": JsonFormatter()}

@@ -26,6 +26,7 @@ from typing import Any
 
 import orjson
 
+from adapter.objects import well_formed
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, mapping_field, parse_version
 from adapter.shell import metrics
 from adapter.shell.kube import pagination, response_limits
@@ -61,8 +62,6 @@ PROBE_SECONDS = 5.0
 # A busy server (429) is asked again. If a watch must resume, as after a cut link, the cached objects count for this
 # long meanwhile; while all watches are open, they count without limit.
 BUSY_SECONDS = 15.0
-
-_LONGEST_NAMESPACE = 63
 
 RESTORED = "its API server went back to an older version, as after a restore from a backup; listing everything again"
 
@@ -319,7 +318,7 @@ def _skip_event(config: FollowConfig, position: _WatchPosition, line: OversizedL
 def _namespace_of_event(line: OversizedLine) -> str:
     event = response_limits.parse_beginning(line)
     namespace, _ = key_of(mapping_field(event, "object"))
-    return namespace if len(namespace) <= _LONGEST_NAMESPACE else ""
+    return namespace if well_formed.is_namespace(namespace) else ""
 
 
 def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:

@@ -25,7 +25,14 @@ WHOLE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("whole", [WHOLE, {"metadata": {"name": "a"}}, {"metadata": {"name": "a", "labels": None}}])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        WHOLE,
+        {"metadata": {"name": "a"}},
+        {"metadata": {"name": "system:controller:a.b", "namespace": "a" * 63, "labels": None}},
+    ],
+)
 def test_a_well_formed_object_passes(whole: object) -> None:
     assert malformed_reason(whole) == ""
 
@@ -35,7 +42,13 @@ def test_a_well_formed_object_passes(whole: object) -> None:
     [
         ({"name": 5}, "its metadata.name is not a string, or is empty"),
         ({"name": ""}, "its metadata.name is not a string, or is empty"),
-        ({"namespace": ["demo"]}, "its metadata.namespace is not text"),
+        ({"name": ".."}, "no object can have its metadata.name"),
+        ({"name": "a/b"}, "no object can have its metadata.name"),
+        ({"name": "a\nERROR b"}, "no object can have its metadata.name"),
+        ({"namespace": ["demo"]}, "its metadata.namespace is not the name of a namespace"),
+        ({"namespace": "."}, "its metadata.namespace is not the name of a namespace"),
+        ({"namespace": "a\nERROR b"}, "its metadata.namespace is not the name of a namespace"),
+        ({"namespace": "a" * 64}, "its metadata.namespace is not the name of a namespace"),
         ({"uid": {"a": 1}}, "its metadata.uid is not text"),
         ({"resourceVersion": 5}, "its metadata.resourceVersion is not text"),
         ({"deletionTimestamp": 5}, "its metadata.deletionTimestamp is not text"),

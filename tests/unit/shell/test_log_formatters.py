@@ -63,3 +63,15 @@ def test_text_is_the_default(words: list[str], want: str) -> None:
 
 def test_each_format_that_may_be_typed_is_there() -> None:
     assert {*LOG_FORMATS} == {*FORMATTERS}
+
+
+def test_no_text_of_a_cluster_makes_a_line_of_the_text_format() -> None:
+    text = FORMATTERS["text"].format(record("worker cluster %s", "west\n2026-01-02 ERROR adapter all is lost\x1b[2J"))
+    assert (
+        len(text.splitlines()) == 1 and text.isprintable() and text.endswith("all is lost\N{REPLACEMENT CHARACTER}[2J")
+    )
+
+
+def test_a_trace_has_its_lines_in_the_text_format() -> None:
+    text = FORMATTERS["text"].format(record("a watch failed", trace=True))
+    assert text.splitlines()[1].startswith("Traceback") and text.endswith("KeyError: 'x'")
