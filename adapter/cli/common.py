@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def api_error_message(error: ApiError) -> str:
 def rolebinding_subject(error: ApiError) -> str:
     """The subject option of `kubectl create rolebinding` for a forbidden user, where the error names one."""
     user = api_messages.forbidden_user(error.message)
-    return f"--user='{user}'" if user else "--group=GROUP"
+    return f"--user={shlex.quote(user)}" if user else "--group=GROUP"
 
 
 def print_error(sentence: str, code: int) -> int:

@@ -203,7 +203,7 @@ def test_who_may_read_logs_in_the_manager_reads_those_of_a_worker_elsewhere(scen
 
     carol = scene.person("carol", *VIEW, proxy=False)
     told = _rayspan(carol, "logs", POD)
-    assert told.returncode == 1 and f"--role={names.ACCESS_ROLE} --user='system:serviceaccount:" in told.stderr, told
+    assert told.returncode == 1 and f"--role={names.ACCESS_ROLE} --user=system:serviceaccount:" in told.stderr, told
 
     _nothing_is_told(scene)
 

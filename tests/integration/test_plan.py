@@ -80,7 +80,7 @@ def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Pa
     command = refused.stderr.split("`")[1]
     account = f"system:serviceaccount:{stage.name}:{USER}"
     assert command == (
-        f"kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='{account}'"
+        f"kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user={account}"
     )
     stage.manager.kubectl(*command.replace("'", "").split()[1:])
     wait(lambda: _plan(scientist, job).returncode == 0, 20, "the right is known, and so are the queues")

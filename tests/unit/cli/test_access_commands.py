@@ -343,7 +343,7 @@ def test_a_command_uses_the_container_that_kubectl_would_use() -> None:
     ("status", "message", "said"),
     [
         pytest.param(
-            403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`",
+            403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user=alice`",
             id="no right to the access server",
         ),
         pytest.param(

@@ -110,7 +110,7 @@ FORBIDDEN = 'workerclusters.rayspan.dev "east" is forbidden: User "jane" cannot 
             (
                 "You may not do this here; an administrator of the manager cluster can allow it with "
                 "`kubectl create clusterrolebinding rayspan-drain --clusterrole=rayspan-drain "
-                "--user='jane'`."
+                "--user=jane`."
             ),
         ),
         (

@@ -89,7 +89,7 @@ FORBIDDEN = (
             (
                 "You may not ask for plans here; an administrator of the manager cluster can allow it "
                 "with `kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan "
-                "--user='jane@example.com'`."
+                "--user=jane@example.com`."
             ),
         ),
         (

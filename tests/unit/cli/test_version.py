@@ -115,7 +115,7 @@ NOT_READ = "The controller's version cannot be read. "
             ],
             (f"{NOT_READ}You may not ask for plans here; an administrator of the manager cluster can "
 "allow it with `kubectl -n rayspan-system create rolebinding rayspan-plan "
-"--role=rayspan-plan --user='jane'`."),
+"--role=rayspan-plan --user=jane`."),
         ),
         (
             [refuses(404, "NotFound", "not found"), refuses(404, "NotFound", "not found")],

@@ -436,7 +436,7 @@ async def test_top_without_rights_shows_the_rest(
         (
             "Quota is not shown: You may not ask for plans here; an administrator of the manager "
             "cluster can allow it with `kubectl -n rayspan-system create rolebinding rayspan-plan "
-            "--role=rayspan-plan --user='jane'`."
+            "--role=rayspan-plan --user=jane`."
         )
     ]
     server.lists = [refuses(403)] * 6
