@@ -6,11 +6,12 @@ left out, because a cluster-autoscaler would take it for its own. Functions retu
 equal events cost no write. Callers decide whether the remote pod is alive. A slow start is no failure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from adapter import names
+from adapter.objects.pod_address import PodAddress, parse_address, parse_pod_address
 from adapter.objects.rayjob import MAX_NAME_LENGTH
 from adapter.objects.reason import Reason, clause
 from adapter.objects.unstructured import (
@@ -69,6 +70,7 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
         | _bounded_texts(status, _MAX_TEXT_LENGTH)
         | {
             "phase": _truncate_all(status.get("phase") or "Pending"),
+            **_mirrored_addresses(status),
             "conditions": _mirrored_conditions(local, remote, _keep_known_location(local, reason, location)),
             "containerStatuses": _mirrored_containers(local, status, "containers", "containerStatuses"),
             "initContainerStatuses": _mirrored_containers(local, status, "initContainers", "initContainerStatuses"),
@@ -79,6 +81,27 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
     return _build_patch(
         local, wanted | {"conditions": _mirrored_conditions(local, remote, _with_location(reason, location))}
     )
+
+
+def _mirrored_addresses(status: Raw) -> dict[str, Any]:
+    """The addresses of the pod and its host, without those that the API server refuses.
+
+    Nor are a pod's addresses mirrored that lead to a node's own services: a Service with publishNotReadyAddresses, as
+    KubeRay makes one for replicas of several hosts, leads requests to each address in a pod's status.
+    """
+    return _one_of_each_family(status, "podIP", parse_pod_address) | _one_of_each_family(
+        status, "hostIP", parse_address
+    )
+
+
+def _one_of_each_family(status: Raw, field: str, parse: Callable[[Any], PodAddress | None]) -> dict[str, Any]:
+    """A field of addresses and its plural, which begins with the same address."""
+    entries = status.get(f"{field}s")
+    texts = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    addresses = [address for text in islice(texts or [status.get(field)], _MAX_ITEMS) if (address := parse(text))]
+    first = {address.version: str(address) for address in reversed(addresses)}
+    mirrored = sorted(first.values(), key=[str(address) for address in addresses].index)
+    return {field: next(iter(mirrored), None), f"{field}s": [{"ip": text} for text in mirrored] or None}
 
 
 def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ it: another pod may get it.
 """
 
 import heapq
-import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import raycluster
+from adapter.objects.pod_address import parse_address, parse_pod_address
 from adapter.objects.selectors import has_labels
 from adapter.objects.specs import Network
 from adapter.objects.unstructured import (
@@ -163,37 +163,19 @@ def _pod_ips(pod: Raw) -> list[str]:
     return [text for text in addresses or [status.get("podIP")] if text and isinstance(text, str)]
 
 
-def _is_valid_address(family: str, address: str) -> bool:
-    """Whether an EndpointSlice may have the address, in the API server's own notation.
-
-    Follows k8s:pkg/apis/core/validation/validation.go, ValidateEndpointIP.
-    """
-    parsed = _parse_address(address)
-    if parsed is None:
-        return False
-    is_special = parsed.is_unspecified or parsed.is_loopback or parsed.is_link_local or parsed.is_multicast
-    return (
-        f"IPv{parsed.version}" == family
-        and str(parsed) == address
-        and not is_special
-        and not getattr(parsed, "ipv4_mapped", None)
-    )
+def _is_valid_address(family: str, text: str) -> bool:
+    """Whether an EndpointSlice may have the address."""
+    address = parse_pod_address(text)
+    return address is not None and f"IPv{address.version}" == family
 
 
 def _is_in_networks(backend: Backend) -> bool:
     """Whether all of a pod's addresses are in spec.podCIDRs, if that is set."""
     return not backend.pod_networks or all(
         any(address in network for network in backend.pod_networks)
-        for address in map(_parse_address, _pod_ips(backend.pod))
+        for address in map(parse_address, _pod_ips(backend.pod))
         if address
     )
-
-
-def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
 
 
 def _endpoint_ports(service: Raw, pod: Raw) -> _PortList:

@@ -391,8 +391,28 @@ def test_a_new_node_alone_causes_no_write() -> None:
     """For example after an upgrade. The node is written with the next change of the status."""
     bare = patched(local_pod(), status_patch(local_pod(), RUNNING, "east"))
     assert dispatched_message(bare, on_node(RUNNING)) is None
-    moved = {**RUNNING, "status": {**RUNNING["status"], "podIP": "10.12.0.10"}}
+    moved = {**RUNNING, "status": {**RUNNING["status"], "podIPs": [{"ip": "10.12.0.10"}]}}
     assert dispatched_message(bare, on_node(moved)) is not None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "mirrored"),
+    [
+        pytest.param(["10.12.0.10", "fd00::7"], ["10.12.0.10", "fd00::7"], id="of two families"),
+        pytest.param(["fd00::7", "10.12.0.10"], ["fd00::7", "10.12.0.10"], id="in the order of the cluster"),
+        pytest.param(["10.12.0.10", "10.12.0.11"], ["10.12.0.10"], id="two of one family"),
+        pytest.param(["127.0.0.1", "10.12.0.10"], ["10.12.0.10"], id="loopback"),
+        pytest.param(["169.254.169.254"], [], id="a metadata service"),
+        pytest.param(["0.0.0.0", "::", "224.0.0.1", "fe80::1", "::1"], [], id="other special ones"),
+        pytest.param(["::ffff:10.1.1.1", "010.1.1.1", "10.1.1.1/8", "host", 7, None], [], id="no addresses"),
+    ],
+)  # fmt: skip
+def test_addresses_that_no_endpoint_may_have_are_not_mirrored(addresses: list[Any], mirrored: list[str]) -> None:
+    """A Service with publishNotReadyAddresses leads requests to them."""
+    remote = remote_pod(phase="Running", podIP=addresses[0], podIPs=[{"ip": text} for text in addresses])
+    after = patched(local_pod(), status_patch(local_pod(), remote, "east"))["status"]
+    assert [entry["ip"] for entry in after.get("podIPs") or ()] == mirrored
+    assert after.get("podIP") == (mirrored[0] if mirrored else None)
 
 
 # --- failing a pod ---------------------------------------------------------------------------------------------------
