@@ -324,6 +324,10 @@ _STATUS_CASES = [
         "rayspan.dev/cluster alone", id="another label is removed"),
     pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"annotations": {"a": "b"}}}, "rayspan.dev/slot alone",
         id="another annotation is added"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}},
+        "may not give a pod a loopback", id="an address that leads to a node"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"status": {"podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}]}}, "",
+        id="an address of a pod"),
     pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"finalizers": None}}, "finalizers",
         id="the finalizers are removed"),
 ]  # fmt: skip
