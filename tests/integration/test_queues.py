@@ -128,7 +128,9 @@ def test_queues_of_an_older_version_take_jobs_and_check_names_them(stage: Stage,
     words = [sys.executable, "-m", "adapter", "check", "--kubeconfig", str(stage.manager.kubeconfig), "-o", "json"]
     done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, timeout=180, check=False)
     notes = json.loads(done.stdout)["notes"]
-    assert [note for note in notes if f"ClusterQueue {stage.name} was last written as kueue.x-k8s.io/v1beta1" in note]
+    writers = stage.manager.kubectl("get", "clusterqueue", stage.name, "--show-managed-fields", "-o", "yaml")
+    note = f"ClusterQueue {stage.name} was last written as kueue.x-k8s.io/v1beta1"
+    assert [text for text in notes if note in text], f"{notes}\n{writers}"
 
 
 def _add_racks(cleanup: ExitStack, stage: Stage, plain: dict[str, int]) -> None:
