@@ -39,9 +39,11 @@ def _fix_hashes() -> None:
 
 
 def _forked(asked: argparse.Namespace) -> int:
-    from hack.simulation import campaign, forked_trial, report
+    from hack.simulation import forked_trial
 
     forked_trial.prepare()
+    from hack.simulation import campaign, report  # after the clocks: the product keeps references to them
+
     if asked.campaign is not None:
         return campaign.run(asked.campaign, asked.hours, asked.seed, asked.workers)
     if asked.shrink:

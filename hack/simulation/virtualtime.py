@@ -72,7 +72,9 @@ class _Datetime(datetime.datetime, metaclass=_Kind):
 
 
 def install() -> None:
-    """Have all clocks of this process follow virtual time."""
+    """Have all clocks of this process follow virtual time; raises when the product may have the real ones already."""
+    if early := [name for name in sys.modules if name.partition(".")[0] == "adapter"]:
+        raise RuntimeError(f"{early[0]} is imported before virtual time is installed, and keeps the real clocks")
     vars(time).update(monotonic=monotonic, time=wall)
     vars(datetime)["datetime"] = _Datetime
 
