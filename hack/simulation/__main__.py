@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from math import inf
 
 _HASH_SEED = "PYTHONHASHSEED"
 
@@ -48,7 +49,7 @@ def _forked(asked: argparse.Namespace) -> int:
         return campaign.run(asked.campaign, asked.hours, asked.seed, asked.workers)
     if asked.shrink:
         return campaign.shrink(asked.seed, asked.hours, asked.within)
-    result = campaign.find(asked.find, asked.hours, asked.seed or 0, asked.workers)
+    result = campaign.find(asked.find, asked.hours, asked.seed or 0, asked.workers, asked.seconds)
     print(report.as_json_of_find(result) if asked.json else report.as_text_of_find(result, asked.find))
     return 1 if result else 0
 
@@ -60,7 +61,7 @@ def _trial(asked: argparse.Namespace) -> int:
     from hack.simulation import report, trial  # after the clocks: the product keeps references to them
 
     only = None if asked.only is None else {int(number) for number in asked.only.split(",") if number}
-    outcome = trial.run(asked.seed, asked.hours, only, print if asked.trace else None)
+    outcome = trial.run(asked.seed, asked.hours, only, print if asked.trace else None, longest=asked.seconds)
     print(report.as_json(outcome) if asked.json else report.as_text(outcome))
     return 1 if outcome.violations else 0
 
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="of one trial, or the first one of a campaign or of --find")
     parser.add_argument("--hours", type=float, default=0.8, help="virtual time of a trial (default 0.8)")
+    parser.add_argument("--seconds", type=float, default=inf, help="end a trial of --seed or --find after so many")
     parser.add_argument("--only", help="numbers of the events of a trial, by commas; all others are left out")
     parser.add_argument("--trace", action="store_true", help="print each write, fault and violation")
     parser.add_argument("--json", action="store_true", help="print the outcome for a program")

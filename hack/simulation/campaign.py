@@ -1,5 +1,6 @@
 """Trials of many seeds: for some minutes, until the first broken promise, and to shorten the plan of one."""
 
+import math
 import os
 import random
 from collections import Counter
@@ -55,9 +56,9 @@ def _print(result: Result, hours: float) -> None:
         print(f"To repeat it: python -m hack.simulation --seed {result.seed} --hours {hours:g} --trace", flush=True)
 
 
-def find(most: int, hours: float, first: int, workers: int | None = None) -> Result | None:
+def find(most: int, hours: float, first: int, workers: int | None = None, longest: float = math.inf) -> Result | None:
     """A trial that breaks a promise, or has no outcome, of those from seed `first` on; None if none of `most` does."""
-    requests = (Request(seed, hours, until=ANY) for seed in range(first, first + most))
+    requests = (Request(seed, hours, until=ANY, longest=longest) for seed in range(first, first + most))
     results = run_each(requests, workers or os.cpu_count() or 1)
     return next((result for result in results if result.violations or result.fault), None)
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,39 +15,83 @@ from hack.simulation import mutants
 
 _CUT = "Event(1, 60, 'cut', 'east', 400, 0.1)"
 _JOB = "Event(0, 5, 'job', '', 470, 0.7)"
-# Runs events in two clusters of four workers each, after a change of the product.
-_PLAY = """
-import sys
-from hack.simulation import virtualtime
-virtualtime.install()
-from hack.simulation import report, trial
+# Imports the product on virtual time once. For each line, JSON of a program, it runs it in a fork and writes what it
+# returns: a fork costs milliseconds, the import seconds.
+_SERVER = """
+import json, os, sys
+from hack.simulation import forked_trial
+forked_trial.prepare()
+from hack.simulation import campaign, report, trial
+from hack.simulation.forked_trial import Request, run_each, run_one
 from hack.simulation.plan import Event
 from hack.simulation.world import Shape
-{broken}
-shape = Shape({{"east": 4, "west": 4}}, "AllOrNothing", "FillInOrder", "")
-print(report.as_json(trial.play(1, shape, [{events}], 720.0)))
+shape = Shape({"east": 4, "west": 4}, "AllOrNothing", "FillInOrder", "")
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            exec(json.loads(line))
+        except BaseException as error:
+            answer = repr(error)
+        os.write(1, b"\\n" + json.dumps({"answer": answer}).encode() + b"\\n")
+        os._exit(0)
+    os.waitpid(child, 0)
 """
+Ask = Callable[..., Any]
 
 
-def outcome(words: Sequence[str], hash_seed: int = 0) -> Any:
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "PYTHONHASHSEED": str(hash_seed)}
-    ended = subprocess.run([sys.executable, *words], cwd=REPO, env=environment, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """Runs a program that sets `answer`, in a process of its own; returns the answer, after `broken` has been run."""
+    words = [sys.executable, "-c", _SERVER]
+    with subprocess.Popen(
+        words, cwd=REPO, env=_environment(0), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin and server.stdout
+
+        def run(program: str, broken: str = "") -> Any:
+            assert server.stdin and server.stdout
+            server.stdin.write(json.dumps(f"{broken}\n{program}") + "\n")
+            server.stdin.flush()
+            return next(json.loads(line)["answer"] for line in server.stdout if line.startswith('{"answer"'))
+
+        yield run
+
+
+def _environment(hash_seed: int) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPO), "PYTHONHASHSEED": str(hash_seed)}
+
+
+def played(ask: Ask, events: Sequence[str], broken: str = "", until: str = "") -> list[str]:
+    """The promises that are broken by events in two clusters of four workers each."""
+    call = f"trial.play(1, shape, [{', '.join(events)}], 720.0, until={until!r})"
+    found = ask(f"answer = [one.rule for one in {call}.violations]", broken)
+    assert isinstance(found, list), found
+    return sorted(set(found))
+
+
+def run_command(*words: str, hash_seed: int = 0) -> Any:
+    argv = [sys.executable, "-m", "hack.simulation", *words, "--json"]
+    ended = subprocess.run(argv, cwd=REPO, env=_environment(hash_seed), capture_output=True, text=True, check=False)
     assert ended.stdout, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def played(events: Sequence[str], broken: str = "") -> list[str]:
-    """The promises that are broken."""
-    program = _PLAY.format(broken=broken, events=", ".join(events))
-    return sorted({rule for rule, _ in outcome(["-c", program])["violations"]})
+_SHORT = ("--seed", "8", "--hours", "0.4", "--seconds", "300")
 
 
-def test_a_seed_gives_the_same_trial_whatever_the_hash_seed() -> None:
-    words = ["-m", "hack.simulation", "--seed", "8", "--hours", "0.4", "--json"]
-    first, second = outcome(words, 1), outcome(words, 2)
-    assert {**first, "cpu": 0} == {**second, "cpu": 0}
-    assert not first["violations"] and first["events"]
-    assert outcome([*words, "--only", "0"])["digest"] != first["digest"]
+def test_a_seed_gives_the_same_trial_whatever_the_hash_seed_and_the_process(ask: Ask) -> None:
+    """And whatever ran before it and beside it."""
+    alone = run_command(*_SHORT, hash_seed=1)
+    digests = ask("answer = [one.digest for one in run_each([Request(8, 0.4, longest=300.0)] * 2, 2)]")
+    assert digests == [alone["digest"]] * 2
+    assert not alone["violations"] and alone["events"]
+    assert ask("answer = run_one(Request(8, 0.4, [], longest=300.0)).digest") != alone["digest"]
+
+
+def test_a_campaign_finds_what_a_trial_finds() -> None:
+    """It has virtual time, too: the first one ran on real clocks, and each restart broke a promise."""
+    assert run_command("--find", "1", *_SHORT) is None
 
 
 @pytest.mark.parametrize(
@@ -61,8 +105,8 @@ def test_a_seed_gives_the_same_trial_whatever_the_hash_seed() -> None:
         ),
     ],
 )
-def test_no_worker_is_given_up_that_ray_hears_from(events: list[str]) -> None:
-    assert played(events) == []
+def test_no_worker_is_given_up_that_ray_hears_from(ask: Ask, events: list[str]) -> None:
+    assert played(ask, events) == []
 
 
 @pytest.mark.parametrize(
@@ -90,18 +134,10 @@ def test_no_worker_is_given_up_that_ray_hears_from(events: list[str]) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_broken_promise_is_seen(broken: str, events: list[str], rule: str) -> None:
-    assert rule in played(events, broken)
+def test_a_broken_promise_is_seen(ask: Ask, broken: str, events: list[str], rule: str) -> None:
+    assert rule in played(ask, events, broken, until=rule)
 
 
-# Runs a function of the campaign on virtual time, after a change of the product; prints what it prints.
-_FORKED = """
-from hack.simulation import campaign, forked_trial
-from hack.simulation.forked_trial import Request
-forked_trial.prepare()
-{broken}
-{call}
-"""
 _NO_SHARE = (
     "from adapter.shell.write.gang_writer import GangWriter\n"
     "async def reserve_share(self, action):\n"
@@ -110,36 +146,21 @@ _NO_SHARE = (
 )
 
 
-def forked(call: str, broken: str = "") -> str:
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "PYTHONHASHSEED": "0"}
-    words = [sys.executable, "-c", _FORKED.format(broken=broken, call=call)]
-    ended = subprocess.run(words, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
-    assert ended.stdout, ended.stderr
-    return ended.stdout
-
-
-def test_a_plan_shrinks_to_the_events_that_break_the_promise() -> None:
+def test_a_plan_shrinks_to_the_events_that_break_the_promise(ask: Ask) -> None:
     """Seed 1 has a cut and four jobs. A share that cannot be created needs one job."""
-    last = forked("campaign.shrink(1, 0.4, 10)", _NO_SHARE).splitlines()[-1]
+    program = (
+        "import contextlib, io\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as printed: campaign.shrink(1, 0.4, 10)\n"
+        "answer = printed.getvalue()"
+    )
+    last = ask(program, _NO_SHARE).splitlines()[-1]
     assert last.startswith("seed 1 breaks 'exception' with 1 of 5 events: "), last
     assert " --only 4 " in last
 
 
-def test_trials_are_the_same_whatever_ran_before_and_beside_them() -> None:
-    call = (
-        "requests = [Request(8, 0.4, [0])] * 2\n"
-        "digests = [result.digest for result in forked_trial.run_each(requests, 2)]\n"
-        "print(len(digests), len(set(digests)), digests[0])"
-    )
-    alone = outcome(["-m", "hack.simulation", "--seed", "8", "--hours", "0.4", "--json", "--only", "0"])
-    assert forked(call).split() == ["2", "1", alone["digest"]]
-
-
-def test_a_trial_that_dies_is_told() -> None:
-    call = "print(forked_trial.run_one(Request(8, 0.4)).fault)"
-    assert "SystemExit: 3" in forked(
-        call, "import sys\nfrom hack.simulation import trial\ntrial.run = lambda *_, **__: sys.exit(3)"
-    )
+def test_a_trial_that_dies_is_told(ask: Ask) -> None:
+    fault = ask("answer = run_one(Request(8, 0.4)).fault", "trial.run = lambda *_, **__: sys.exit(3)")
+    assert "SystemExit: 3" in fault
 
 
 def test_each_fault_that_no_trial_sees_has_a_patch() -> None:
