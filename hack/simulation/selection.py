@@ -26,12 +26,20 @@ def is_selected(raw: Raw, namespace: str, query: Mapping[str, str]) -> bool:
     if fields and not (fields.startswith("metadata.name=") and about["name"] == fields.partition("=")[2]):
         return False
     labels = about.get("labels") or {}
-    return all(
-        labels.get(key) == value if equals else key in labels
-        for key, equals, value in _terms(query.get("labelSelector", ""))
-    )
+    return all(_holds(term, labels) for term in _terms(query.get("labelSelector", "")))
+
+
+def _holds(term: str, labels: Mapping[str, str]) -> bool:
+    key, equals, value = term.partition("=")
+    if key.startswith("!"):
+        return key[1:] not in labels
+    return labels.get(key) == value if equals else key in labels
 
 
 @lru_cache(maxsize=256)
-def _terms(selector: str) -> tuple[tuple[str, str, str], ...]:
-    return tuple(term.partition("=") for term in selector.split(",") if term)
+def _terms(selector: str) -> tuple[str, ...]:
+    """The terms of a selector: `key`, `!key` and `key=value` are all that the product sends."""
+    terms = tuple(term for term in selector.split(",") if term)
+    if odd := [term for term in terms if " " in term or "!=" in term or "==" in term]:
+        raise ValueError(f"the selector {odd[0]!r} is not modelled")
+    return terms
