@@ -62,6 +62,7 @@ class ApiServer:
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._version, self._watches, self._uids = 1_000, 0, 0
         self._followers: list[Changed] = []
+        self._living: set[str] = set()  # uids
 
     # --- for the models --------------------------------------------------------------------------------------------
 
@@ -125,6 +126,9 @@ class ApiServer:
             about["generation"] = int(about.get("generation") or 1) + 1
         after = {**raw, "metadata": about}
         kind.objects[key] = after
+        self._living.add(after["metadata"]["uid"])
+        if before is None and path in _OWNED and about.get("ownerReferences"):
+            self._loop.call_later(self._draw.uniform(0.1, 1.5), self._collect)  # its owner may be gone before it came
         if path == _EVENTS and len(kind.objects) > _MOST_EVENTS:
             del kind.objects[next(iter(kind.objects))]
         self._tell(path, kind, before, after, who)
@@ -136,13 +140,15 @@ class ApiServer:
         self._version += 1
         last = {**known, "metadata": {**known["metadata"], "resourceVersion": str(self._version)}}
         self._tell(path, kind, last, None, who)
-        self._loop.call_later(self._draw.uniform(0.1, 1.5), self._collect, meta(known)["uid"])
+        self._living.discard(meta(known)["uid"])
+        self._loop.call_later(self._draw.uniform(0.1, 1.5), self._collect)
 
-    def _collect(self, owner: str) -> None:
-        """Delete what an object that is gone owned."""
+    def _collect(self) -> None:
+        """Delete what has owners of which none is there, also what was created when they were gone."""
         for path in _OWNED:
             for raw in list(self._kinds[path].objects.values()):
-                if any(one.get("uid") == owner for one in meta(raw).get("ownerReferences") or ()):
+                owners = {one.get("uid") for one in meta(raw).get("ownerReferences") or ()}
+                if owners and not owners & self._living:
                     self._delete(path, raw, "gc")
 
     def _delete(self, path: str, known: dict[str, Any], who: str) -> None:
