@@ -101,11 +101,16 @@ class Promises:
         return any(self._world.network.cut(cluster, replica.name) for replica in self._world.replicas)
 
     def _check_deleted(self, cluster: str, copy: Raw) -> None:
-        """No remote pod is deleted while its manager pod wants it: it is not drained, and its head has not moved."""
+        """No remote pod is deleted while its manager pod wants it: its job has quota, its cluster is not drained, and
+        its head has not moved.
+        """
         pod = self._world.manager_pods().get(label(copy, names.POD_UID_LABEL))
         head = self._world.head_of(label(copy, names.REMOTE_RAY_CLUSTER_LABEL))
         share = cluster, annotation(copy, names.PREBUILT_ANNOTATION)
-        is_wanted = pod is not None and not has_ended(pod) and not is_deleting(pod) and share in self._wanted_shares()
+        is_wanted = (
+            pod is not None and not has_ended(pod) and not is_deleting(pod)
+            and share in self._wanted_shares() and controller_uid(pod) in self._admitted_jobs()
+        )  # fmt: skip
         has_moved = head is None or head.address != annotation(copy, names.HEAD_IP_ANNOTATION)
         if is_wanted and runs(copy) and not has_moved and not self._world.members[cluster].is_drained:
             name = key_of(copy)[1]
@@ -225,17 +230,21 @@ class Promises:
     def _workers_that_do_not_run(self) -> Iterator[tuple[str, str, float, str]]:
         """A worker of a job that runs is ready, unless there is no room for it."""
         free = sum(self._free().values())
-        admitted = {
-            meta(work)["ownerReferences"][0]["uid"]
-            for work in self._world.manager.all(resources.WORKLOADS)
-            if is_condition_true(work, names.ADMITTED)
-        }
+        admitted = self._admitted_jobs()
         for uid, pod in self._world.manager_pods().items():
             is_due = controller_uid(pod) in admitted and (free or self._has_copy(uid))
             if is_due and not is_condition_true(pod, "Ready"):
                 message = condition(pod, names.DISPATCHED_CONDITION).get("message")
                 text = f"{key_of(pod)[1]} is not ready: {message}; free: {free}"
                 yield "does not run", uid, RUNS_WITHIN, text
+
+    def _admitted_jobs(self) -> set[str]:
+        """The uids of jobs whose Workloads are admitted, and not to be evicted because our check says so."""
+        return {
+            meta(work)["ownerReferences"][0]["uid"]
+            for work in self._world.manager.all(resources.WORKLOADS)
+            if is_condition_true(work, names.ADMITTED) and not is_condition_true(work, names.EVICTED)
+        }
 
     def _has_copy(self, uid: str) -> bool:
         return any(True for _ in self._copies(uid))
