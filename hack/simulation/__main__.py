@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.mutants is not None:
         from hack.simulation import mutants
 
-        return mutants.run(asked.mutants, asked.seeds)
+        return mutants.run(asked.mutants, asked.seeds, asked.workers)
     if asked.seed is None and asked.campaign is None and asked.find is None:
         parser.error("--seed, --campaign, --find or --mutants is needed")
     _fix_hashes()
@@ -77,10 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shrink", action="store_true", help="find few events that break the same promise")
     parser.add_argument("--within", type=float, default=10.0, help="minutes for --shrink (default 10)")
     parser.add_argument("--campaign", type=float, metavar="MINUTES", help="run trials of drawn seeds for so long")
-    parser.add_argument("--workers", type=int, help="trials at once (default: as many as processors)")
+    parser.add_argument("--workers", type=int, help="trials or mutants at once (default: as many as processors)")
     parser.add_argument("--find", type=int, metavar="TRIALS", help="run so many trials until one breaks a promise")
     parser.add_argument("--mutants", nargs="*", metavar="NAME", help="put these faults back; all when none is named")
-    parser.add_argument("--seeds", type=int, help="trials for each mutant (default: as its patch says)")
+    parser.add_argument("--seeds", type=int, help="trials for each mutant (default 40)")
     return parser
 
 

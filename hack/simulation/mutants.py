@@ -56,12 +56,14 @@ class Verdict:
     text: str
 
 
-def run(names: Sequence[str], trials: int | None) -> int:
-    """Put faults back, all that are not in BLIND if none is named; prints a table, and returns the exit code."""
+def run(names: Sequence[str], trials: int | None, workers: int | None = None) -> int:
+    """Put faults back, all that are not in BLIND if none is named; prints each verdict at once and a table at the end,
+    and returns the exit code.
+    """
     chosen = [patch for patch in patches.chosen(patches.every(), names, "all") if names or patch.name not in BLIND]
     blind = [] if names else [Verdict(patch, BLIND_WORD, BLIND[patch.name]) for patch in patches.every()
                               if patch.name in BLIND]  # fmt: skip
-    with trial.copied() as base, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with trial.copied() as base, ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         verdicts = [*pool.map(lambda patch: _put_back(patch, base, trials or TRIALS), chosen), *blind]
     print(report(verdicts), flush=True)
     return 1 if any(verdict.word in (MISSED, UNSURE) for verdict in verdicts) else 0
@@ -74,7 +76,9 @@ def _put_back(patch: Patch, base: Path, trials: int) -> Verdict:
     try:
         patches.apply(patch, tree)
         with step(f"{trials} trials with {patch.name}"):
-            return judge(patch, trials, _find(tree, trials))
+            verdict = judge(patch, trials, _find(tree, trials))
+        print(f"{verdict.word} {patch.name}: {verdict.text}", flush=True)
+        return verdict
     finally:
         shutil.rmtree(tree, ignore_errors=True)
 
