@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, label
+from adapter.objects.unstructured import Raw, label, meta
 from adapter.shell.kube import resources
 from hack.simulation.kubelet import is_alive, runs
 from hack.simulation.link import Link
@@ -14,16 +14,21 @@ from hack.simulation.replica import MANAGER, Replica
 from hack.simulation.world import World
 
 _MOST_WORKERS = 6
+# Faults beside which the controller can do all that it would do without them, as soon.
+_QUIET = frozenset({"slow-start", "crash-loop", "tenant", "evict-worker", "cordon", "drain", "end-job"})
 _KNOWN_WITHIN = 60.0  # seconds until every leader has seen that a drain is over
 Undo = Callable[[], None]
 
 
 class Faults:
-    """Runs a plan. `active` counts the faults that last; `calm_since` is when the last one was over."""
+    """Runs a plan. `active` counts the faults that last; `calm_since` is when the last one was over. So do
+    `disturbing` and `free_since` for those that keep the controller from something.
+    """
 
     def __init__(self, world: World) -> None:
         self._world, self._loop = world, world.loop
         self.active, self.calm_since = 0, world.loop.time()
+        self.disturbing, self.free_since = 0, world.loop.time()
         self.jobs: dict[str, int] = {}  # those that live, and their workers
 
     def begin(self, event: Event) -> None:
@@ -34,6 +39,7 @@ class Faults:
             return
         undo = _KINDS[event.kind](self, event)
         self.active += 1
+        self.disturbing += event.kind not in _QUIET
         self._loop.call_later(event.seconds, self._end, event, undo)
 
     def _end(self, event: Event, undo: Undo | None) -> None:
@@ -42,6 +48,9 @@ class Faults:
         self._world.trace.note(f"{event.number} is over")
         self.active -= 1
         self.calm_since = self._loop.time()
+        if event.kind not in _QUIET:
+            self.disturbing -= 1
+            self.free_since = self._loop.time()
 
     def _submit(self, event: Event) -> None:
         name, most = f"job-{event.number}", max(self._world.shape.cpus.values())
@@ -191,6 +200,15 @@ class Faults:
         if pod := self._one_worker(event):
             self._world.members[event.target].kubelet.fail(pod, "Evicted")
 
+    def crash_loop(self, event: Event) -> Undo | None:
+        """A worker's container ends, and again each time it starts."""
+        kubelet, pod = self._world.members[event.target].kubelet, self._one_worker(event)
+        if pod is None:
+            return None
+        kubelet.crashing.add(meta(pod)["uid"])
+        kubelet.unready(pod)
+        return lambda: kubelet.crashing.discard(meta(pod)["uid"])
+
     def delete_share(self, event: Event) -> None:
         server = self._world.members[event.target].server
         if found := server.all(resources.WORKLOADS):
@@ -272,6 +290,7 @@ _KINDS: dict[str, _Do] = {
     "node-clock": lambda self, event: self.set_clock(self._replica(event).node, event),
     "delete-worker": Faults.delete_worker,
     "evict-worker": Faults.evict_worker,
+    "crash-loop": Faults.crash_loop,
     "delete-share": Faults.delete_share,
     "delete-placement": Faults.delete_placement,
     "tenant": Faults.tenant,

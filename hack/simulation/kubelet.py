@@ -23,6 +23,7 @@ class Kubelet:
         self.start, self.end = (0.5, 8.0), (0.3, 5.0)  # seconds until a pod runs, and until it has ended
         self.on_ready: Callable[[Raw], None] = lambda _: None
         self._known: set[str] = set()
+        self.crashing: set[str] = set()  # uids of pods whose container ends each time it starts
         server.follow(self._changed)
 
     def _changed(self, path: str, before: Raw | None, after: Raw | None) -> None:
@@ -58,7 +59,7 @@ class Kubelet:
         known = self._current(pod)
         if known is None or is_deleting(known) or has_ended(known):
             return
-        if not self._may_be_ready(known):
+        if meta(known)["uid"] in self.crashing or not self._may_be_ready(known):
             self._later(2.0, 5.0, self._run, pod)
             return
         ready = self.server.patch(resources.PODS, known, {"status": self._running(known)}, "kubelet")

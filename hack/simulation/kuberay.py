@@ -1,20 +1,32 @@
 """A small model of KubeRay and of Kueue in the manager: RayClusters with their Workloads, heads and workers."""
 
+from datetime import timedelta
 from typing import Any
 
 import orjson
 
 from adapter import names
 from adapter.admission.gate import required_gates
-from adapter.objects.unstructured import Raw, controller_uid, is_condition_true, key_of, label, meta
+from adapter.objects.unstructured import (
+    Raw,
+    controller_uid,
+    format_time,
+    is_condition_true,
+    key_of,
+    label,
+    meta,
+    parse_time,
+)
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
 from hack.bench import fleetpod
 from hack.simulation.apiserver import ApiServer
 from hack.simulation.kueue import Later, with_condition
+from hack.simulation.readiness import DEFAULT, EVICTION, ReadinessClock
 
 NAMESPACE, CHECK, QUEUE = "demo", "rayspan", "team"
 GROUP = "Workers"
+_LONGEST_BACKOFF = 64  # seconds
 
 
 def ray_cluster(name: str, workers: int) -> dict[str, Any]:
@@ -36,8 +48,10 @@ def ray_cluster(name: str, workers: int) -> dict[str, Any]:
 class ManagerKueue:
     """Kueue in the manager: each RayCluster has a Workload, which waits for the one check."""
 
-    def __init__(self, server: ApiServer, later: Later) -> None:
+    def __init__(self, server: ApiServer, later: Later, clock: float = DEFAULT) -> None:
         self.server, self._later = server, later
+        self.clock = ReadinessClock(server, clock, self._is_ready, self._write, self._evict)
+        self.clock.start(later)
         server.follow(self._changed)
 
     def _changed(self, path: str, before: Raw | None, after: Raw | None) -> None:
@@ -82,10 +96,21 @@ class ManagerKueue:
         elif checks[0].get("state") == names.CHECK_RETRY and reserved:
             self._evict(work, "AdmissionCheck", "At least one admission check is false")
         elif work["spec"]["active"] and not reserved:
-            self._reserve(work)
+            self._requeue(work)
         elif reserved and not admitted and checks[0].get("state") == names.CHECK_READY:
             self._set(work, names.ADMITTED, "True", "Admitted")
             self._start(work, checks[0].get("podSetUpdates") or [])
+
+    def _requeue(self, work: Raw) -> None:
+        """Reserve quota, unless it backs off after an eviction by the clock."""
+        until = parse_time(((work.get("status") or {}).get("requeueState") or {}).get("requeueAt"))
+        if until is not None and (rest := (until - self.server.now()).total_seconds()) > 0:
+            self._later(rest, rest + 0.5, self._reconcile, key_of(work))
+        elif until is not None:
+            state = {"requeueState": {"requeueAt": None}}
+            self._set(work, names.REQUEUED, "True", names.BACKOFF_FINISHED, **state)
+        else:
+            self._reserve(work)
 
     def _reserve(self, work: Raw) -> None:
         roles = [{"name": one["name"], "count": one["count"], "flavors": {"cpu": "default", "memory": "default"}}
@@ -101,12 +126,28 @@ class ManagerKueue:
     def _evict(self, work: Raw, reason: str, message: str) -> None:
         now = self.server.stamp()
         conditions = with_condition(work, names.EVICTED, "True", reason, message, now)
-        for kind in (names.QUOTA_RESERVED, names.ADMITTED):
-            conditions = with_condition({"status": {"conditions": conditions}}, kind, "False", "Pending", message, now)
+        kinds = {names.QUOTA_RESERVED: "Pending", names.ADMITTED: "Pending", names.PODS_READY: "WaitForStart"}
+        for kind, why in kinds.items():
+            conditions = with_condition({"status": {"conditions": conditions}}, kind, "False", why, message, now)
         check = {"name": CHECK, "state": names.CHECK_PENDING, "message": "", "lastTransitionTime": now}
         status = {"conditions": conditions, "admission": None, "admissionChecks": [check]}
+        if reason == EVICTION:
+            status |= self._backoff(work)
         self._stop(work)
         self.server.patch(resources.WORKLOADS, work, {"status": status}, "kueue")
+
+    def _backoff(self, work: Raw) -> dict[str, Any]:
+        """Its time before it is queued again, which doubles each time."""
+        count = 1 + int(((work.get("status") or {}).get("requeueState") or {}).get("count") or 0)
+        until = self.server.now() + timedelta(seconds=min(2**count, _LONGEST_BACKOFF))
+        return {"requeueState": {"count": count, "requeueAt": format_time(until)}}
+
+    def _is_ready(self, work: Raw) -> bool:
+        """Whether KubeRay calls the RayCluster ready (kueue:pkg/controller/jobs/raycluster, PodsReady)."""
+        return (((self._job(work) or {}).get("status") or {}).get("state")) == "ready"
+
+    def _write(self, work: Raw, kind: str, status: str, reason: str, _: str) -> None:
+        self._set(work, kind, status, reason)
 
     def _set(self, work: Raw, kind: str, status: str, reason: str, **fields: Any) -> None:
         conditions = with_condition(work, kind, status, reason, "", self.server.stamp())
@@ -189,6 +230,7 @@ class KubeRay:
         if cluster["spec"]["suspend"]:
             for pod in pods:
                 self.server.delete(resources.PODS, pod, "kuberay")
+            self._report(cluster, "suspended")
             return
         heads = [pod for pod in pods if label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD]
         workers = [pod for pod in pods if pod not in heads]
@@ -200,11 +242,12 @@ class KubeRay:
         for group in cluster["spec"]["workerGroupSpecs"]:
             self._scale(cluster, group, living)
         if living and all(is_condition_true(pod, "Ready") for pod in (*heads, *living)):
-            self._report(cluster)
+            self._report(cluster, "ready")
 
-    def _report(self, cluster: Raw) -> None:
-        if (cluster.get("status") or {}).get("state") != "ready":
-            self.server.patch(resources.RAY_CLUSTERS, cluster, {"status": {"state": "ready"}}, "kuberay")
+    def _report(self, cluster: Raw, state: str) -> None:
+        """It stays ready when pods are lost later, until it is suspended."""
+        if (cluster.get("status") or {}).get("state") != state:
+            self.server.patch(resources.RAY_CLUSTERS, cluster, {"status": {"state": state}}, "kuberay")
 
     def _scale(self, cluster: Raw, group: Raw, living: list[dict[str, Any]]) -> None:
         taken = {int(label(pod, names.RAY_REPLICA_INDEX_LABEL)) for pod in living}

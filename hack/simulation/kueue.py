@@ -13,6 +13,7 @@ from adapter.objects.unstructured import Raw, annotation, condition_true_since, 
 from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube import resources
 from hack.simulation.apiserver import ApiServer
+from hack.simulation.readiness import DEFAULT, ReadinessClock, is_group_ready
 
 _HAD_PODS = "simulation/had-pods"  # on a share: without a pod whose end it notices, Kueue frees no evicted quota
 GATE = "kueue.x-k8s.io/admission"
@@ -21,13 +22,17 @@ Later = Callable[..., None]
 
 
 class WorkerKueue:
-    """Kueue of one worker cluster; `later` calls a function after a drawn time."""
+    """Kueue of one worker cluster; `later` calls a function after a drawn time. `clock` is its waitForPodsReady."""
 
-    def __init__(self, server: ApiServer, later: Later, cpus: int) -> None:
+    def __init__(self, server: ApiServer, later: Later, cpus: int, clock: float = DEFAULT) -> None:
         self.server, self._later, self.cpus = server, later, cpus
         self.tenant = 0  # CPUs that a local tenant of higher priority uses
         self.pace = (0.02, 0.4)  # seconds until it acts
         self._is_due = False
+        self.clock = ReadinessClock(
+            server, clock, lambda share: is_group_ready(self.pods_of(share)), self._write, self.evict
+        )
+        self.clock.start(later)
         server.follow(self._changed)
         server.put(resources.CLUSTER_QUEUES, self._queue(0))
         server.put(resources.LOCAL_QUEUES, {"metadata": {"name": QUEUE, "namespace": "demo"},

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from hack.simulation import readiness
 from hack.simulation.world import Shape
 
 _CYCLE, _STORM = 1_440.0, 720.0  # seconds: faults begin in the first part of a cycle, and all are over soon after it
@@ -17,7 +18,7 @@ KINDS = {
     "expire-manager-watches": (2, False), "repeat": (1, True), "crash": (6, False), "crash-both": (4, False),
     "crash-at-write": (6, False), "stop": (3, False), "manager-clock": (2, False), "cluster-clock": (1, True),
     "node-clock": (1, False), "delete-worker": (2, True), "evict-worker": (2, True), "delete-share": (1, True),
-    "delete-placement": (1, False),
+    "delete-placement": (1, False), "crash-loop": (3, True),
     "tenant": (3, True), "slow-kueue": (2, True), "slow-start": (2, True), "slow-end": (2, True),
     "move-head": (2, False), "busy-heads": (2, False), "cordon": (1, True), "drain": (1, True), "end-job": (3, False),
 }  # fmt: skip
@@ -44,7 +45,8 @@ def draw_shape(seed: int) -> Shape:
     gang = draw.choice(("AllOrNothing", "AllOrNothing", "BestEffort", "SameCluster"))
     strategy = draw.choice(("FillInOrder", "AvailableCapacity", *(("Spread",) if gang != "SameCluster" else ())))
     lost = draw.choice(("", "", "Replace", "Restart"))
-    return Shape({name: draw.randint(3, 8) for name in clusters}, gang, strategy, lost)
+    cpus = {name: draw.randint(3, 8) for name in clusters}
+    return Shape(cpus, gang, strategy, lost, draw.choice((readiness.DEFAULT, 60.0)))
 
 
 def draw_events(seed: int, hours: float, shape: Shape) -> list[Event]:

@@ -19,6 +19,7 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
+from hack.simulation import readiness
 from hack.simulation.faults import Faults
 from hack.simulation.kubelet import is_alive, runs
 from hack.simulation.kueue import cpus_of
@@ -28,6 +29,7 @@ _LOOK_SECONDS = 10.0
 # Seconds of calm after which something must have come. A gang that was withdrawn leaves clusters out for up to 75 s,
 # and a cluster may be read again for a quarter of a minute.
 LEADER_WITHIN, PLACED_WITHIN, SHARE_WITHIN, RUNS_WITHIN = 60.0, 240.0, 180.0, 300.0
+CLOCK_AFTER = 150.0  # without a fault that keeps the controller from replacing workers before a clock strikes
 _HEAD_ASKED_WITHIN = 60.0  # a head that did not answer is asked again after up to a minute
 
 
@@ -73,6 +75,8 @@ class Promises:
                 self._check_deleted(cluster, before)
         elif path == resources.WORKLOADS.path() and after is None and before is not None:
             self._check_released(cluster, before)
+        elif path == resources.WORKLOADS.path() and before and after and not is_condition_true(before, names.EVICTED):
+            self._check_evicted(cluster, after)
 
     def _copies(self, uid: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """The remote pods of a manager pod that have not ended, with their clusters."""
@@ -128,6 +132,14 @@ class Promises:
         most = sum(one["count"] for one in share["spec"]["podSets"])
         if len(living) > most:
             self.violate("quota exceeded", meta(share)["uid"], f"{len(living)} of {most} on {meta(share)['name']}")
+
+    def _check_evicted(self, cluster: str, share: Raw) -> None:
+        """Kueue's clock stops no worker that is ready, beside one that is not."""
+        free = 0.0 if self._faults.disturbing else self._loop.time() - self._faults.free_since
+        ready = [one for one in self._world.members[cluster].kueue.pods_of(share) if is_condition_true(one, "Ready")]
+        if condition(share, names.EVICTED).get("reason") == readiness.EVICTION and ready and free >= CLOCK_AFTER:
+            text = f"{meta(share)['name']} in {cluster} is evicted by the clock, and {key_of(ready[0])[1]} is ready"
+            self.violate("stopped by the clock", meta(share)["uid"], text)
 
     def _check_released(self, cluster: str, share: Raw) -> None:
         living = [one for one in self._world.members[cluster].kueue.pods_of(share) if is_alive(one)]

@@ -11,7 +11,7 @@ from adapter.membership import cluster_identity_of
 from adapter.objects.unstructured import Raw, is_condition_true, label, meta
 from adapter.shell.kube import resources
 from adapter.shell.shipped_policies import gate_policy
-from hack.simulation import kuberay, virtualtime
+from hack.simulation import kuberay, readiness, virtualtime
 from hack.simulation.apiserver import ApiServer
 from hack.simulation.kubelet import Kubelet, runs
 from hack.simulation.kuberay import CHECK, NAMESPACE, QUEUE, KubeRay, ManagerKueue
@@ -32,6 +32,7 @@ class Shape:
     gang: str
     strategy: str
     on_share_lost: str
+    clock: float = readiness.DEFAULT  # seconds of waitForPodsReady in each Kueue
 
 
 @dataclass(slots=True)
@@ -67,7 +68,9 @@ class World:
         self.kubelet.start = (1.0, 6.0)
         self.kuberay = KubeRay(self.manager, self.later)
         self.manager.admit = self.kuberay.gate
-        self.manager_kueue = ManagerKueue(self.manager, self.later)
+        # A BestEffort gang with a part of its workers is never ready: the manager's Kueue stops it, as the docs say.
+        clock = readiness.DEFAULT if shape.gang == "BestEffort" else shape.clock
+        self.manager_kueue = ManagerKueue(self.manager, self.later, clock)
         self.manager.follow(self._pod_changed)
         loop.call_later(_HEADS_SECONDS, self._check_heads)
 
@@ -113,7 +116,7 @@ class World:
         room = {"cpu": "192", "memory": "2Ti", "pods": "110"}
         server.put(resources.NODES, {"metadata": {"name": "node-0"}, "spec": {},
                                      "status": {"allocatable": room, "conditions": condition}})  # fmt: skip
-        kueue = WorkerKueue(server, self.later, cpus)
+        kueue = WorkerKueue(server, self.later, cpus, self.shape.clock)
         server.admit = kueue.admit
         kubelet = Kubelet(server, self.later, number, lambda pod: self._may_join(name, pod))
         kubelet.on_ready = lambda pod: self._join(name, pod)
@@ -122,7 +125,9 @@ class World:
         login = base64.b64encode(_kubeconfig(name).encode()).decode()
         self.manager.put(resources.SECRETS, {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE},
                                              "data": {names.KUBECONFIG_KEY: login}})  # fmt: skip
-        spec = {"source": {"kubeConfig": {"secretRef": {"name": name}}}}
+        spec = {
+            "source": {"kubeConfig": {"secretRef": {"name": name}}}, "podsReadyTimeout": f"{self.shape.clock:.0f}s",
+        }  # fmt: skip
         self.manager.put(resources.WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
 
     @property

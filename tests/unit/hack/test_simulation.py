@@ -15,6 +15,7 @@ from hack.simulation import mutants
 
 _CUT = "Event(1, 60, 'cut', 'east', 400, 0.1)"
 _JOB = "Event(0, 5, 'job', '', 470, 0.7)"
+_CRASHES = [_JOB, "Event(1, 200, 'crash-loop', 'east', 240, 0.1)"]
 # Imports the product on virtual time once. For each line, JSON of a program, it runs it in a fork and writes what it
 # returns: a fork costs milliseconds, the import seconds.
 _SERVER = """
@@ -25,7 +26,7 @@ from hack.simulation import campaign, report, trial
 from hack.simulation.forked_trial import Request, run_each, run_one
 from hack.simulation.plan import Event
 from hack.simulation.world import Shape
-shape = Shape({"east": 4, "west": 4}, "AllOrNothing", "FillInOrder", "")
+shape = Shape({"east": 4, "west": 4}, "AllOrNothing", "FillInOrder", "", 60.0)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
@@ -103,9 +104,10 @@ def test_a_campaign_finds_what_a_trial_finds() -> None:
             [_JOB, _CUT, "Event(2, 370, 'crash-both', '', 10, 0.5)", "Event(3, 371, 'busy-heads', '', 45, 0.5)"],
             id="both replicas crash, and heads are busy when they return",
         ),
+        pytest.param(_CRASHES, id="a worker is in a crash loop, and Kueue counts to a minute"),
     ],
 )
-def test_no_worker_is_given_up_that_ray_hears_from(ask: Ask, events: list[str]) -> None:
+def test_no_worker_is_lost_that_works(ask: Ask, events: list[str]) -> None:
     assert played(ask, events) == []
 
 
@@ -131,6 +133,17 @@ def test_no_worker_is_given_up_that_ray_hears_from(ask: Ask, events: list[str]) 
             "from adapter.shell.observe.transient_state import TransientState\n"
             "TransientState.keep_only = lambda *_: None",
             [_JOB], "memory", id="notes stay",
+        ),
+        pytest.param(
+            "from adapter.gang import readiness_timeout\n"
+            "readiness_timeout.replace_unready_workers = lambda *_: []",
+            _CRASHES, "stopped by the clock", id="unready workers are not replaced",
+        ),
+        pytest.param(
+            "from adapter.rewrite import rewriter\n"
+            "usual = rewriter._group_annotations\n"
+            "rewriter._group_annotations = lambda *_: {**usual(*_), rewriter.names.GROUP_TOTAL_ANNOTATION: '4'}",
+            [_JOB, "Event(1, 200, 'drain', 'east', 240, 0.1)"], "stopped by the clock", id="empty places count",
         ),
     ],
 )  # fmt: skip
