@@ -42,6 +42,7 @@ COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each opened namespace
 
 # --- field managers of our commands ------------------------------------------------------------------------------
 PREFLIGHT_FIELD_MANAGER: Final = f"{DOMAIN}/preflight"
+PREFLIGHT_NAMES_FIELD_MANAGER: Final = f"{DOMAIN}/preflight-names"  # of the condition NamesExist
 ADMISSION_FIELD_MANAGER: Final = f"{DOMAIN}/admission"  # of the Job that makes the webhooks' certificate
 JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of all objects that `rayspan join` writes, in both clusters
 
@@ -305,6 +306,8 @@ READY: Final = "Ready"
 CONNECTED: Final = "Connected"
 # Of WorkerCluster, written by `rayspan preflight`: pods there and pods elsewhere reach each other.
 REACHABLE: Final = "Reachable"
+# Of WorkerCluster, written by `rayspan preflight`: what its spec.pods names exists there.
+NAMES_EXIST: Final = "NamesExist"
 # Of Placement: every share is admitted. Also the state of such a Placement.
 PLACED: Final = "Placed"
 # Of a manager's worker pod: True once its remote pod was observed, Unknown while the worker cluster is unreachable.
@@ -373,6 +376,12 @@ class ConditionReason(StrEnum):
     ADDRESSES_OVERLAP = "AddressesOverlap"
     # WorkerCluster Reachable: small packets arrive and large ones do not.
     LARGE_PACKETS_LOST = "LargePacketsLost"
+    # WorkerCluster NamesExist: all that its spec.pods names for the namespace of the preflight exists there.
+    NAMES_EXIST = "NamesExist"
+    # WorkerCluster NamesExist: something that its spec.pods names does not exist there.
+    NAMES_MISSING = "NamesMissing"
+    # WorkerCluster NamesExist: its account may not look for something that its spec.pods names.
+    NAMES_NOT_SEEN = "NamesNotSeen"
     # DispatchPolicy Ready, AdmissionCheck Active: the policy selects no WorkerCluster.
     NO_CLUSTER = "NoCluster"
     # DispatchPolicy Ready: the policy names a WorkerCluster that does not exist.

@@ -102,9 +102,18 @@ def describe_dispatch(
         "obstacles": [*blockers, *([] if incomplete else obstacles(queues, checks, policy_objects))],
         "notes": [
             *queue_notes(queues, checks),
+            *filter(None, map(_missing_names_note, policy_objects.clusters)),
             *(note for kind, note in unread.items() if kind not in missing_kinds),
         ],
     }
+
+
+def _missing_names_note(cluster: Raw) -> str:
+    """What the last preflight missed of what a WorkerCluster names for its pods; empty if it missed nothing."""
+    exist = condition(cluster, names.NAMES_EXIST)
+    if exist.get("status") != "False":
+        return ""
+    return f"The last preflight found: {exist.get('message')} Then run `kubectl rayspan preflight` again."
 
 
 def _unknown_kind_message(plural: str) -> str:

@@ -35,7 +35,7 @@ class NamedPath:
 def find_object(entries: Iterable[NamedObject], name: str, namespace: str) -> NamedObject | None:
     """The first entry for a name in a namespace."""
     return next(
-        (entry for entry in entries if entry.name in (_ANY, name) and _counts_for(entry.namespaces, namespace)), None
+        (entry for entry in entries if entry.name in (_ANY, name) and counts_for(entry.namespaces, namespace)), None
     )
 
 
@@ -47,7 +47,7 @@ def find_path(entries: Sequence[NamedPath], path: str, namespace: str) -> NamedP
     """The entry with the longest prefix for a host path in a namespace."""
     if is_beneath_writable(entries, path):
         return None
-    fitting = [entry for entry in _covering(entries, path) if _counts_for(entry.namespaces, namespace)]
+    fitting = [entry for entry in _covering(entries, path) if counts_for(entry.namespaces, namespace)]
     return max(fitting, key=lambda entry: len(entry.prefix), default=None)
 
 
@@ -81,5 +81,6 @@ def _segments(path: str) -> list[str]:
     return segments if path.startswith("/") and ".." not in segments else []
 
 
-def _counts_for(namespaces: Sequence[str], namespace: str) -> bool:
+def counts_for(namespaces: Sequence[str], namespace: str) -> bool:
+    """Whether an entry with these namespaces counts for one."""
     return not namespaces or namespace in namespaces

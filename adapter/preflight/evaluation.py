@@ -13,6 +13,7 @@ from adapter import names
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.queues import read_cluster_queue, read_local_queue
 from adapter.objects.unstructured import UNREADABLE, Raw
+from adapter.preflight import named_there
 from adapter.preflight.preflight_facts import ClusterFacts, Finding, PreflightOptions
 from adapter.preflight.probe import DNS_NAME, PORT, SILENCE_SECONDS
 
@@ -74,6 +75,7 @@ def _cluster_findings(facts: ClusterFacts, options: PreflightOptions) -> Iterato
             )
             yield Finding((facts.name,), "Queue", "warning", text)
     yield from _kueue_findings(facts)
+    yield from named_there.named_findings(facts.name, options.namespace, facts.named)
     yield from _service_findings(facts)
     if facts.network_error:
         yield Finding(

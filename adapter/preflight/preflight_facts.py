@@ -5,12 +5,14 @@ evaluation.py judges the facts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adapter import names
 from adapter.preflight.probe import PathResult
 
 FindingOutcome = Literal["ok", "warning", "failure"]
+NamedKind = Literal["service account", "claim", "RuntimeClass", "priority class", "scheduler"]
+Presence = Literal["exists", "missing", "unknown"]
 MANAGER = "the manager"  # no WorkerCluster can have this name
 
 # The rights of a WorkerCluster's account: manifests/rbac/worker.yaml in all namespaces, worker-tenant.yaml in one.
@@ -49,6 +51,23 @@ def needed_rights(rights: Rights, head: str, scheduler: str) -> Rights:
     return {kind: verbs for kind, verbs in rights.items() if kind[1] not in unused}
 
 
+class NamedThere(NamedTuple):
+    """An object of the worker cluster that its WorkerCluster names for the pods of a namespace."""
+
+    kind: NamedKind
+    field: str  # of spec.pods
+    name: str  # there
+    of_all_pods: bool = False  # each worker there has it
+
+
+class NamedAnswer(NamedTuple):
+    """Whether such an object exists."""
+
+    named: NamedThere
+    presence: Presence
+    words: str = ""  # the worker cluster's, or why it is not known; a fragment
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The facts of one cluster; where `api_error` is set, the fields below it are unknown."""
@@ -76,6 +95,7 @@ class ClusterFacts:
     # within its quota.
     kueue_notes: Sequence[str] = ()
     kueue_faults: Sequence[str] = ()
+    named: Sequence[NamedAnswer] = ()  # of what its WorkerCluster names for its pods
 
     @property
     def is_manager(self) -> bool:

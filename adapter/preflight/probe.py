@@ -102,6 +102,11 @@ def client_pod(run: ProbeRun, peers: Iterable[Peer]) -> dict[str, Any]:
     return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(request), _MESSAGE_PATH])
 
 
+def trial_pod(run: ProbeRun) -> dict[str, Any]:
+    """A Pod for dry runs."""
+    return _probe_pod(run, "trial", ["pass"])
+
+
 def _probe_pod(run: ProbeRun, part: str, words: Iterable[str]) -> dict[str, Any]:
     security = {
         "allowPrivilegeEscalation": False,

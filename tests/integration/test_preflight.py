@@ -170,6 +170,65 @@ def test_rights_that_are_missing_are_told_one_by_one(stage: Stage) -> None:
     assert "it could not be created: 403 Forbidden" in why
 
 
+def test_what_a_cluster_names_and_does_not_have_is_told(stage: Stage) -> None:
+    """By the rights that the account has: it may not look for claims until somebody lets it."""
+    own, east = stage.own("east"), stage.fleet.workers["east"]
+    stage.clusters = (own,)
+    stage.build({"east": 1})
+    missing = {"serviceAccounts": "account", "runtimeClasses": "runtime", "priorityClasses": "priority"}
+    pods = {
+        **{field: [{"name": "a", "as": f"no-{kind}"}] for field, kind in missing.items()},
+        "persistentVolumeClaims": [{"name": "models"}],
+        "schedulers": [{"name": "nobody"}],
+    }
+    _write_pods(stage, own, pods)
+    found = preflight(stage, "--worker-cluster", own, want=0)
+    messages = _of_names(found)
+    for (field, kind), message in zip(missing.items(), messages, strict=False):
+        assert message.startswith(f"WorkerCluster {own} names no-{kind} in spec.pods.{field}, and ")
+        assert f"no-{kind}" in message.partition(", and ")[2], "the cluster's own words"
+    assert messages[3:] == [
+        "Whether claim models (the WorkerCluster's account may not get claims) and scheduler nobody (no pod there "
+        f"runs by it) exist in {own} for namespace {stage.name} could not be seen; a worker waits there "
+        "without a node if its claim or its scheduler is missing."
+    ]
+    exist = condition(stage.manager.get("workerclusters", own), names.NAMES_EXIST)
+    assert (exist["status"], exist["reason"]) == ("False", "NamesMissing") and messages[0] in exist["message"]
+    assert reachable(stage, own)["status"] == "True"
+    checked = [sys.executable, "-m", "adapter", "check", "--kubeconfig", str(stage.manager.kubeconfig)]
+    done = subprocess.run(checked, cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
+    assert f"The last preflight found: {messages[0]}" in done.stdout
+
+    _let_read_claims(stage, east)
+    east.kubectl("-n", stage.name, "create", "serviceaccount", "ray-ksa")
+    claims = {"persistentVolumeClaims": [{"name": "models"}]}
+    _write_pods(stage, own, {**claims, "serviceAccounts": [{"name": "a", "as": "ray-ksa"}]})
+    (message,) = _of_names(preflight(stage, "--worker-cluster", own, want=0))
+    assert f"names models in spec.pods.persistentVolumeClaims, and namespace {stage.name} there has no such" in message
+    _write_pods(stage, own, {"serviceAccountName": "nobody-made-it"})
+    ((_, check, text),) = failures(preflight(stage, "--worker-cluster", own, want=3))
+    assert check == "Names" and "names nobody-made-it in spec.pods.serviceAccountName" in text
+    _write_pods(stage, own, {})
+    preflight(stage, "--worker-cluster", own, want=0)
+    assert not condition(stage.manager.get("workerclusters", own), names.NAMES_EXIST)
+    assert reachable(stage, own)["status"] == "True"
+
+
+def _write_pods(stage: Stage, cluster: str, pods: Any) -> None:
+    patch = json.dumps([{"op": "add", "path": "/spec/pods", "value": pods}])
+    stage.manager.kubectl("patch", "workercluster", cluster, "--type=json", "-p", patch)
+
+
+def _of_names(found: Any) -> list[str]:
+    return [one["message"] for one in found["findings"] if one["check"] == "Names"]
+
+
+def _let_read_claims(stage: Stage, cluster: Cluster) -> None:
+    account = f"{names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}"
+    cluster.kubectl("-n", stage.name, "create", "role", "claims", "--verb=get", "--resource=persistentvolumeclaims")
+    cluster.kubectl("-n", stage.name, "create", "rolebinding", "claims", "--role=claims", f"--serviceaccount={account}")
+
+
 @alone
 def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     stage.build({"east": 1})

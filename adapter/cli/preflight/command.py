@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import logging
 import signal
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +19,8 @@ from adapter.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.preflight import run, table
 from adapter.cli.terminal import print_text
 from adapter.objects.unstructured import Raw, key_of
-from adapter.preflight import evaluation, reachability
+from adapter.preflight import evaluation, named_there, reachability
+from adapter.preflight.preflight_facts import Finding, NamedAnswer
 from adapter.preflight.reachability import Reachability
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -60,20 +62,30 @@ async def _run_preflight(args: argparse.Namespace) -> int:
         _print_result(args.output, list(sides.values()), request, findings, reachabilities)
         for name, result in reachabilities.items():
             await _write_reachability(client, clusters[name], result)
+        for name, raw in clusters.items():
+            if sides[name].has_namespace and not sides[name].api_error:
+                await _write_names(client, raw, sides[name].named, findings)
     finally:
         await client.close()
     return EXIT_OK if evaluation.is_ready(findings) else EXIT_NOT_READY
 
 
 async def _write_reachability(client: Client, raw: Raw, result: Reachability) -> None:
-    name = key_of(raw)[1]
+    patch = reachability.status_patch(raw, result, datetime.now(UTC))
+    await _write_condition(client, key_of(raw)[1], names.REACHABLE, patch, names.PREFLIGHT_FIELD_MANAGER)
+
+
+async def _write_names(client: Client, raw: Raw, answers: Sequence[NamedAnswer], findings: Iterable[Finding]) -> None:
+    if patch := named_there.status_patch(raw, answers, findings, datetime.now(UTC)):
+        manager = names.PREFLIGHT_NAMES_FIELD_MANAGER
+        await _write_condition(client, key_of(raw)[1], names.NAMES_EXIST, patch, manager)
+
+
+async def _write_condition(client: Client, name: str, kind: str, patch: Mapping[str, Any], manager: str) -> None:
     try:
-        path = WORKER_CLUSTERS.path(name=name, sub="status")
-        await client.apply(
-            path, reachability.status_patch(raw, result, datetime.now(UTC)), names.PREFLIGHT_FIELD_MANAGER
-        )
+        await client.apply(WORKER_CLUSTERS.path(name=name, sub="status"), patch, manager)
     except (ApiError, Unreachable) as error:
-        print_error(f"WorkerCluster {name}: its condition {names.REACHABLE} could not be written: {error}.", EXIT_ERROR)
+        print_error(f"WorkerCluster {name}: its condition {kind} could not be written: {error}.", EXIT_ERROR)
 
 
 def _print_result(output: str, *result: Any) -> None:

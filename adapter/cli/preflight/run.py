@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from adapter import names
 from adapter.admission import cluster_identity
 from adapter.cli import common
 from adapter.cli.common import print_error
-from adapter.cli.preflight import inspection
+from adapter.cli.preflight import inspection, named_objects
 from adapter.cli.preflight.probe_pods import ProbePods
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw, key_of
@@ -93,17 +94,11 @@ async def inspect_and_probe(
     client: Client, worker_clusters: Mapping[str, Raw], request: PreflightOptions, timeout_seconds: float
 ) -> dict[str, ClusterFacts]:
     """Inspect all clusters, and probe between those that can run pods; the manager comes first in the result."""
+    run = ProbeRun(secrets.token_hex(4), request.namespace, request.image, timedelta(seconds=2 * timeout_seconds + 60))
     async with _worker_clients(client, worker_clusters) as (clients, login_errors):
         inspections = [inspection.inspect_manager(client, MANAGER, request.namespace)]
         for name, worker_client in clients.items():
-            record = cluster_identity.identity_record(worker_clusters[name], [worker_clusters[name]])
-            head, scheduler = (
-                _spec_field(worker_clusters[name], "head", "address") or "PodIP",
-                _spec_field(worker_clusters[name], "pods", "schedulerName"),
-            )
-            inspections.append(
-                inspection.inspect_worker(worker_client, record, head, scheduler, request.namespace, request.queues)
-            )
+            inspections.append(_inspect_worker(worker_client, worker_clusters[name], request, run))
         results = await common.await_with_hint(_gather_sides(inspections), "Waiting for the clusters' API servers ...")
         side_by_name = {side.name: side for side in results} | {
             name: ClusterFacts(name, error) for name, error in login_errors.items()
@@ -114,9 +109,6 @@ async def inspect_and_probe(
             for name, cluster_client in {MANAGER: client, **clients}.items()
             if _can_probe(sides[name])
         }
-        run = ProbeRun(
-            secrets.token_hex(4), request.namespace, request.image, timedelta(seconds=2 * timeout_seconds + 60)
-        )
         probes = ProbePods(probe_clients, run, timeout_seconds)
         try:
             async with probes:
@@ -134,6 +126,14 @@ async def inspect_and_probe(
                     "They end by themselves; the next preflight removes them.",
                     0,
                 )
+
+
+async def _inspect_worker(client: Client, raw: Raw, request: PreflightOptions, run: ProbeRun) -> ClusterFacts:
+    record, spec = cluster_identity.identity_record(raw, [raw]), specs.parse_worker_cluster(raw)
+    side = await inspection.inspect_worker(
+        client, record, spec.head.address, spec.pods.scheduler, request.namespace, request.queues
+    )
+    return replace(side, named=await named_objects.find_named(client, spec.pods, run)) if _can_probe(side) else side
 
 
 @asynccontextmanager
@@ -167,7 +167,3 @@ async def _gather_sides(inspections: Iterable[Coroutine[Any, Any, ClusterFacts]]
 
 def _can_probe(side: ClusterFacts) -> bool:
     return not side.api_error and side.has_namespace
-
-
-def _spec_field(raw: Raw, part: str, field: str) -> str:
-    return str(((raw.get("spec") or {}).get(part) or {}).get(field) or "")

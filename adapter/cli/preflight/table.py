@@ -9,7 +9,7 @@ from adapter.preflight.preflight_facts import MANAGER, ClusterFacts, Finding, Pr
 from adapter.preflight.probe import PathResult
 from adapter.preflight.reachability import Reachability
 
-_CHECKS = ("API", "Rights", "Namespace", "Queue", "Image", "DNS", "PodNetwork")
+_CHECKS = ("API", "Rights", "Namespace", "Queue", "Names", "Image", "DNS", "PodNetwork")
 _OUTCOMES_BY_SEVERITY = ("failure", "warning", "ok")
 _EMPTY_CELL = "-"
 

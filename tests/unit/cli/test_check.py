@@ -26,6 +26,11 @@ def cluster(name: str, **spec: bool) -> Raw:
     return make_worker_cluster(name, conditions=[make_condition("Connected", reason="Connected")], **spec)
 
 
+def lacking(name: str) -> Raw:
+    missing = make_condition("NamesExist", status=False, reason="NamesMissing", message="No account.")
+    return make_worker_cluster(name, conditions=[make_condition("Connected", reason="Connected"), missing])
+
+
 def lease(age: float = 0.0) -> Answer:
     """A Lease that was renewed this many seconds before each request."""
 
@@ -60,6 +65,13 @@ EAST, WEST = cluster("east"), cluster("west")
     ("said", "code", "printed"),
     [
         pytest.param(answers(EAST, WEST), 0, "Jobs can be dispatched.\n", id="all clusters are ready"),
+        pytest.param(
+            answers(lacking("east"), WEST),
+            0,
+            "Jobs can be dispatched.\nThe last preflight found: No account. Then run `kubectl rayspan preflight` "
+            "again.\n",
+            id="a preflight missed what a cluster names",
+        ),
         pytest.param(
             answers(EAST, cluster("west", cordoned=True)),
             0,

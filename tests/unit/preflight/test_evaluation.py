@@ -334,10 +334,10 @@ def test_the_table() -> None:
         """\
 Namespace demo, LocalQueue ray, image rayspan/rayspan:dev
 
-CLUSTER       API   RIGHTS   NAMESPACE   QUEUE     IMAGE   DNS   PODNETWORK   PROBE   REACHABLE
-the manager   ok    -        ok          -         ok      ok    ok           -       -
-east          ok    ok       ok          failure   ok      ok    ok           -       False
-west          ok    ok       ok          ok        ok      ok    ok           -       True
+CLUSTER       API   RIGHTS   NAMESPACE   QUEUE     NAMES   IMAGE   DNS   PODNETWORK   PROBE   REACHABLE
+the manager   ok    -        ok          -         -       ok      ok    ok           -       -
+east          ok    ok       ok          failure   -       ok      ok    ok           -       False
+west          ok    ok       ok          ok        -       ok      ok    ok           -       True
 
 FROM          TO            RESULT       LATENCY    BANDWIDTH    CLOCK
 the manager   east          ok           0.30 ms    9.4 Gbit/s   +0.00 s
