@@ -268,6 +268,11 @@ def sources_rejection(workload: Workload, reason: str) -> str:
     return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
 
 
+def unlabelled_hosts_message(workload: Workload, reason: str) -> str:
+    """The rejection of a job whose replicas of several hosts KubeRay does not label."""
+    return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
+
+
 def kuberay_message(workload: Workload, rejection: KubeRayRejection) -> str:
     """The sentence on a job that KubeRay rejects, in KubeRay's words."""
     service = workload.job.service if workload.job else None

@@ -29,6 +29,7 @@ class GangJobFacts:
     planning_problem: str  # why it cannot be planned now, such as its parameters or a missing admission policy
     missing_object: str  # a Secret or ConfigMap that the manager cluster lacks
     kuberay_rejection: str  # KubeRay's own reason why it creates no pods for the job as it is
+    unlabelled_hosts: str  # why no replica of several hosts can be placed, although the job has pods
     start_warning: str
     portability_warning: str  # what its workers refer to that only the manager has
     waiting_warning: str  # what becomes of workers that wait for long

@@ -216,9 +216,12 @@ def _is_invalid(state: GangState) -> bool:
 
 
 def _reject(state: GangState) -> list[Action]:
-    gang, workload, text = state.gang, state.workload, state.gang.job.rejection
-    check = messages.set_check(gang, workload, names.CHECK_REJECTED, text)
-    event = emit_event(workload.job, names.EventReason.REJECTED, text, warning=True, names_job=True)
+    return _reject_for(state, state.gang.job.rejection)
+
+
+def _reject_for(state: GangState, text: str) -> list[Action]:
+    check = messages.set_check(state.gang, state.workload, names.CHECK_REJECTED, text)
+    event = emit_event(state.workload.job, names.EventReason.REJECTED, text, warning=True, names_job=True)
     return [*event, check]
 
 
@@ -313,6 +316,14 @@ def _evict_rejected(state: GangState) -> list[Action]:
     """Return the job to its queue: Kueue evicts it, and all shares are deleted once it holds no quota."""
     text, reason = state.gang.job.kuberay_rejection, names.EventReason.REJECTED_BY_KUBERAY
     return messages.queue_again(state.gang, state.workload, reason, text, names_job=True)
+
+
+def _has_unlabelled_hosts(state: GangState) -> bool:
+    return state.ready and bool(state.gang.job.unlabelled_hosts)
+
+
+def _reject_unlabelled_hosts(state: GangState) -> list[Action]:
+    return _reject_for(state, state.gang.job.unlabelled_hosts)
 
 
 def _runs_locally(state: GangState) -> bool:
@@ -481,6 +492,12 @@ RULES: Final = (
         "It has no pods, so the check is Retry: Kueue evicts it, and its shares are deleted.",
         _was_placed_without_pods,
         _evict_rejected,
+    ),
+    GangRule(
+        "was placed, and KubeRay labels no host",
+        "The check is Rejected: without the labels no replica of several hosts can be told from another.",
+        _has_unlabelled_hosts,
+        _reject_unlabelled_hosts,
     ),
     GangRule(
         "runs, and nothing to place",

@@ -2,13 +2,14 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 
 from adapter import names
 from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import label
-from hack.testbed.clusters import wait
+from hack.testbed.clusters import Cluster, wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import preempt
 from hack.testbed.reader import Raw
@@ -89,6 +90,47 @@ def test_a_drain_moves_whole_replicas(stage: Stage, running: Controller) -> None
     stage.set_quota(stage.fleet.workers["west"], 4)
     wait(lambda: stage.running(4) and len(stage.remote()["west"]) == 4, 90, "the other one moves", running.tail)
     wait(lambda: not stage.remote("workloads")["east"], 60, "east is empty", running.tail)
+
+
+@pytest.fixture
+def without_host_labels(stage: Stage) -> Iterator[None]:
+    """The manager's KubeRay with the feature gate off, as KubeRay 1.5 has it by default."""
+    _set_gate(stage.manager, "RayClusterStatusConditions=true,RayMultiHostIndexing=false")
+    yield
+    _set_gate(stage.manager, "RayClusterStatusConditions=true")
+
+
+@pytest.mark.alone
+@pytest.mark.usefixtures("without_host_labels")
+def test_without_labels_of_hosts_a_job_is_rejected(stage: Stage, running: Controller) -> None:
+    """It says what to do, holds nothing, and a job of single hosts beside it runs."""
+    stage.build({"east": 4})
+    stage.ray_cluster("pi", workers=1, hosts=2)
+    text = stage.told("pi", "Rejected")
+    assert f"lack the label {names.RAY_REPLICA_NAME_LABEL}" in text and "RayMultiHostIndexing" in text
+    (workload,) = stage.manager.items("workloads", stage.name)
+    wait(lambda: not _active(stage), 30, "Kueue deactivates it", running.tail)
+    assert text in str(stage.manager.get("workloads", workload["metadata"]["name"], stage.name)["status"])
+    wait(lambda: stage.reserving() == 0 and not stage.workers(), 60, "it holds nothing", running.tail)
+    stage.ray_cluster("single", workers=2)
+    wait(lambda: stage.running(2), 90, "another job runs", running.tail)
+    assert not _active(stage), "it is not queued again"
+
+
+def _active(stage: Stage) -> bool:
+    workloads = stage.manager.items("workloads", stage.name)
+    return all(
+        workload["spec"].get("active", True)
+        for workload in workloads
+        if workload["metadata"]["ownerReferences"][0]["name"] == "pi"
+    )
+
+
+def _set_gate(manager: Cluster, gates: str) -> None:
+    path, value = "/spec/template/spec/containers/0/args", [f"--feature-gates={gates}"]
+    patch = json.dumps([{"op": "replace", "path": path, "value": value}])
+    manager.kubectl("-n", "default", "patch", "deployment", "kuberay-operator", "--type=json", "-p", patch)
+    manager.kubectl("-n", "default", "rollout", "status", "deployment/kuberay-operator", "--timeout=90s")
 
 
 def _replicas(stage: Stage) -> dict[str, list[Raw]]:

@@ -40,6 +40,7 @@ _GANG = Gang(
         planning_problem="",
         missing_object="",
         kuberay_rejection="",
+        unlabelled_hosts="",
         start_warning="",
         portability_warning="",
         waiting_warning="",

@@ -174,12 +174,20 @@ class GangObserver:
             planning_problem=self._planning_problem(objects, now),
             missing_object=self._job_problems.missing_objects(workload, check) if workload and check else "",
             kuberay_rejection=self._job_problems.kuberay_rejection(workload, check) if workload and check else "",
+            unlabelled_hosts=self._unlabelled_hosts(objects),
             start_warning=job_validation.restart_warning(workload, policy) if workload else "",
             portability_warning=self._job_problems.portability_message(workload, check, policy)
             if workload and _is_pending(workload, check)
             else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
         )
+
+    def _unlabelled_hosts(self, objects: _GangObjects) -> str:
+        """Why no replica can be placed; a running elastic job is never rejected, and its workers report it."""
+        workload, current = objects.workload, objects.current
+        if workload is None or current is None or workload.elastic:
+            return ""
+        return job_validation.unlabelled_hosts_message(workload, self._slots.unlabelled_hosts(current))
 
     def _cluster_facts(self, objects: _GangObjects, now: datetime) -> GangClusterFacts:
         clusters = {share.cluster for placement in objects.placements for share in placement.shares}

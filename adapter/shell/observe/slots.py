@@ -20,7 +20,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
-from adapter.objects.replica import block_slots, host_index, hosts_of, replica_key, replica_name
+from adapter.objects.replica import block_slots, host_index, hosts_of, mismatch_reason, replica_key, replica_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
 from adapter.objects.worker_pod import (
@@ -35,6 +35,7 @@ from adapter.objects.worker_pod import (
     slot_share,
     waits_for_quota,
     without_template_slots,
+    worker_group_of,
 )  # fmt: skip
 from adapter.objects.workload import Job, Workload, job_of
 from adapter.shell.clusters.fleet import Fleet
@@ -276,6 +277,26 @@ class SlotObserver:
         return any(
             state.living and not (state.share or state.waits_for_quota) for state in self._worker_states(placement)
         )
+
+    def unlabelled_hosts(self, placement: Placement) -> str:
+        """Why no replica of several hosts can be placed: no pod of the job has the labels of hosts; empty if one has.
+
+        Only pods that are known to be the job's count, and other groups' pods do not.
+        """
+        groups = {part.name for share in placement.shares for part in share.groups if part.hosts > 1}
+        job = (placement.job or self._job_of(placement)) if groups else None
+        if job is None:
+            return ""
+        unlabelled: Raw | None = None
+        for state in self._worker_states(placement):
+            pod = state.pod
+            if not state.living or worker_group_of(pod) not in groups:
+                continue
+            if raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), job):
+                if replica_name(pod):
+                    return ""
+                unlabelled = unlabelled or pod
+        return mismatch_reason(placement, unlabelled) if unlabelled else ""
 
     def living_pods(self, placement: Placement) -> list[Raw]:
         return [state.pod for state in self._worker_states(placement) if state.living]

@@ -16,7 +16,7 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.worker.dispatch import decide
 from adapter.worker.worker_facts import HeadFacts
-from tests.unit.builders import at, make_placement, make_pod, make_workload
+from tests.unit.builders import at, make_meta, make_placement, make_pod, make_workload
 from tests.unit.fact_builders import make_worker
 from tests.unit.stores import Sight, fill
 from tests.unit.worker.test_dispatch import ADMITTED, EAST, HEAD, SEEN, WEST
@@ -141,6 +141,45 @@ def test_forged_labels_of_a_group_of_single_hosts_cost_no_search() -> None:
     forged = observer(host("a0"), host("a1", W[1]))
     assert forged.joined_slot(PLACE, host("a0")) == W[1]
     assert forged.joined_slot(single, host("a0")) is None
+
+
+def owned(pod: Raw) -> Raw:
+    """A pod of the job's RayCluster."""
+    pod["metadata"]["ownerReferences"] = [{"kind": "RayCluster", "name": "pi", "uid": "u-cluster", "controller": True}]
+    pod["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = "pi"
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pods", "says"),
+    [
+        pytest.param([], "", id="no pod yet"),
+        pytest.param([owned(make_pod("x", placement=PLACE.name))], "group workers lack the label", id="no labels"),
+        pytest.param(
+            [owned(make_pod("x", placement=PLACE.name)), owned(host("a0"))], "", id="one of its pods has the labels"
+        ),
+        pytest.param([make_pod("x", placement=PLACE.name)], "", id="a pod of somebody else"),
+        pytest.param(
+            [owned(make_pod("x", placement=PLACE.name)), host("a0")],
+            "group workers lack the label",
+            id="labels of somebody else's pod",
+        ),
+        pytest.param([owned(make_pod("x", placement=PLACE.name, group="other"))], "", id="another group"),
+    ],
+)
+def test_hosts_that_kuberay_does_not_label(pods: list[Raw], says: str) -> None:
+    job = parse_workload(WORK).job
+    assert job is not None
+    sight = Sight({"east": 1, "west": 1})
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_clusters, {"metadata": {**make_meta("pi", uid="u-cluster"), **owned_by(job.uid)}})
+    fill(sight.manager.pods, *pods)
+    text = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory).unlabelled_hosts(PLACE)
+    assert says in text and bool(text) == bool(says)
+
+
+def owned_by(uid: str) -> Raw:
+    return {"ownerReferences": [{"kind": "RayJob", "name": "job", "uid": uid, "controller": True}]}
 
 
 def _with_single_hosts(share: Share) -> Share:
