@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--serve", action="store_true", help="let a RayService with real Ray answer beside the gangs, and end well"
     )
     parser.add_argument(
-        "--borrow", action="store_true", help="let the gangs borrow half of their quota, in small shares"
+        "--borrow", action="store_true", help="let the gangs borrow most of their quota, in small shares"
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", type=int, metavar="K", help="fault K alone, with the outage that it is part of")

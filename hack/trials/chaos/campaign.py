@@ -172,7 +172,7 @@ def run(
 ) -> None:
     """Build the stage and let the faults strike; each is printed when it does, and `outcome` holds the result.
 
-    `borrow`: the gangs borrow half of their quota.
+    `borrow`: the gangs borrow most of their quota.
     """
     policy = {**_SPREAD, "borrowingShares": borrowing.SHARES} if borrow else _SPREAD
     stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=policy, resource="memory")

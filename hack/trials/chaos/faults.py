@@ -161,7 +161,7 @@ def _preempted(ground: Ground, fault: Fault) -> Iterator[None]:
 def _foreigner(namespace: str, *, borrow: bool) -> Raw:
     container = {"name": "c", "image": "rayproject/ray:2.60.0", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    podset = {"name": "main", "count": CPU // 2 if borrow else CPU, "template": template}
+    podset = {"name": "main", "count": CPU - borrowing.NOMINAL if borrow else CPU, "template": template}
     queue = borrowing.OWNER_QUEUE if borrow else QUEUE
     return {
         "apiVersion": names.KUEUE_API_VERSION,

@@ -193,7 +193,7 @@ def _connected(one: Raw) -> bool:
 def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages, *, borrow: bool = False) -> Ground:
     """Find everything; what the controller went through before does not count.
 
-    `borrow`: half of each cluster's quota belongs to an owner. `outages` records unreachable clusters.
+    `borrow`: most of each cluster's quota belongs to an owner. `outages` records unreachable clusters.
     """
     named = {cluster.name: cluster for cluster in stage.fleet.all}
     manager, home = stage.manager, lab.manager
