@@ -49,7 +49,7 @@ LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
-TRIALS := $(if $(ALL),test-bursts upgrade)
+TRIALS := $(if $(ALL),test-bursts upgrade test-islands)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1284109)
 
 .PHONY: test
@@ -153,6 +153,11 @@ test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of u
 test-bursts: $(VENV)/.ready # As `make bursts`, but for how long a worker waits without room
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.bursts --wait 30
+
+# On a lab of its own, which goes in the end: clusters with the same pod CIDR serve no other test.
+.PHONY: test-islands
+test-islands: $(VENV)/.ready ## Test clusters without a route, behind NAT and with the same pod CIDR
+	@export RAYSPAN_LAB=$(THIRD_LAB); $(LAB) up --network islands && $(RUN) -m pytest tests/islands; code=$$?; $(LAB) down && exit $$code
 
 .PHONY: compatibility
 compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew

@@ -46,9 +46,8 @@ def _lifecycle(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     up = _add(commands, "up", _up, "start the clusters, or what is missing of them")
     up.add_argument("--workers", type=_workers, default=2, metavar="N", help="worker clusters beside mgr (default 2)")
     up.add_argument("--fake-nodes", type=_count, default=0, metavar="N", help="kwok nodes per cluster (default 0)")
-    up.add_argument("--network", choices=("flat", "isolated"), default="flat",
-                    help="isolated: pods reach no other cluster's pods, only its API server "
-                         "(default flat)")  # fmt: skip
+    kinds = "; ".join(f"{name}: {what}" for name, what in definition.NETWORKS.items())
+    up.add_argument("--network", choices=tuple(definition.NETWORKS), default="flat", help=kinds)
     for component, purpose in choice.HELP.items():
         up.add_argument(f"--{component}", action="append", default=[], metavar="[CLUSTER=]VERSION", help=purpose)
     _add(commands, "down", _down, "end everything and leave nothing behind")
@@ -104,8 +103,9 @@ def _load(asked: argparse.Namespace) -> int:
 
 
 def _status(asked: argparse.Namespace) -> int:
-    rows = status.table(definition.load())
-    print(status.text(rows))
+    lab = definition.load()
+    rows = status.table(lab)
+    print(status.text(rows), *status.network_lines(lab), sep="\n")
     return 0 if all(row.healthy for row in rows) else 1
 
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterable, Mapping
 
 from hack.lab.base.commands import run
-from hack.lab.base.lab import Cluster, Lab
+from hack.lab.base.lab import API_PORT, Cluster, Lab
 from hack.lab.cluster import isolation, network
 
 SCOPES: Mapping[str, str] = {
     "api": "only its API server, as seen from the other clusters",
-    "data": "only packets between its pods and theirs",
+    "data": "only packets between its pods and theirs; between islands, all but those to API servers",
     "all": "everything between it and them (default)",
 }
 WAYS: Mapping[str, str] = {
@@ -63,14 +63,17 @@ def active(cluster: Cluster) -> list[str]:
 
 def _cut_rules(lab: Lab, cluster: Cluster, scope: str, way: str) -> list[str]:
     others = lab.others(cluster)
-    if scope == "data":
+    if scope == "data" and cluster.island:
+        no_api = f"tcp dport != {API_PORT} tcp sport != {API_PORT}"
+        matches = [f"ip saddr {_addresses(others)} {no_api}", f"ip daddr {_addresses(others)} {no_api}"]
+    elif scope == "data":
         pods = "{ " + ", ".join(other.pods for other in others) + " }"
         matches = [f"ip saddr {cluster.pods} ip daddr {pods}", f"ip saddr {pods} ip daddr {cluster.pods}"]
     elif scope == "api":
-        here, theirs = cluster.address, _addresses(others)
+        here, theirs = cluster.node_address, _addresses(others)
         matches = [
-            f"ip saddr {theirs} ip daddr {here} tcp dport 6443",
-            f"ip saddr {here} tcp sport 6443 ip daddr {theirs}",
+            f"ip saddr {theirs} ip daddr {here} tcp dport {API_PORT}",
+            f"ip saddr {here} tcp sport {API_PORT} ip daddr {theirs}",
         ]
     else:
         matches = [f"ip saddr {_addresses(others)}", f"ip daddr {_addresses(others)}"]
@@ -80,7 +83,9 @@ def _cut_rules(lab: Lab, cluster: Cluster, scope: str, way: str) -> list[str]:
 
 
 def _addresses(clusters: Iterable[Cluster]) -> str:
-    return "{ " + ", ".join(f"{cluster.address}, {cluster.pods}" for cluster in clusters) + " }"
+    """What packets of these clusters come from or go to; those of an island show its gateway only."""
+    shown = (cluster.address if cluster.island else f"{cluster.address}, {cluster.pods}" for cluster in clusters)
+    return "{ " + ", ".join(shown) + " }"
 
 
 def _table(cluster: Cluster, name: str, rules: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from hack.lab import faults
-from hack.lab.base.lab import Cluster, Lab
+from hack.lab.base.lab import API_PORT, ISLANDS, NETWORKS, OPEN_PORT, Cluster, Lab
 from hack.lab.base.progress import LabError
 from hack.lab.cluster import addons, api, cgroups, control_plane, node
 
@@ -42,6 +42,19 @@ def text(rows: Sequence[Row]) -> str:
     return "\n".join(
         "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def network_lines(lab: Lab) -> list[str]:
+    """What leads from one cluster to another; nothing about a flat network, where everything does."""
+    if lab.network != ISLANDS:
+        return [] if lab.network == "flat" else [f"Network {lab.network}: {NETWORKS[lab.network]}."]
+    manager = lab.manager
+    servers = ", ".join(f"{cluster.name} at {cluster.address}:{API_PORT}" for cluster in lab.worker_clusters)
+    return [
+        f"Network {ISLANDS}: every cluster has the pod CIDR {manager.pods}, behind a NAT of its own.",
+        f"All may dial {manager.name} at {manager.address}:{OPEN_PORT}, a NodePort.",
+        f"{manager.name} may dial the API servers: {servers}.",
+    ]
 
 
 def _row(cluster: Cluster) -> Row:

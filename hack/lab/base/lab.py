@@ -19,6 +19,9 @@ SUBNET = (
     f"{_BLOCK}.0.0/16"  # everything routable: one private block, so one check shows whether the machine uses it already
 )
 WAN = f"{_BLOCK}.0.0/24"
+SITE = f"{_BLOCK}.1.0/24"  # of an island's nodes and its gateway; the same on every island
+GATEWAY = f"{_BLOCK}.1.1"
+_SITE_NODE = f"{_BLOCK}.1.2"
 HOST = f"{_BLOCK}.0.1"  # the root namespace's own address on the WAN, where tests come from
 # Equal in all clusters, as in real fleets: a service address copied between clusters must fail.
 SERVICES = "10.96.0.0/16"
@@ -28,6 +31,15 @@ GPUS = 4  # fake ones on each worker cluster's real node: enough for two jobs of
 
 NAMESPACES = f"rayspan{NUMBER or ''}-"  # what the names of the lab's network namespaces begin with
 
+NETWORKS: Mapping[str, str] = {
+    "flat": "pods reach all pods of all clusters (default)",
+    "isolated": "pods reach no other cluster's pods, only its API server",
+    "islands": "all clusters have the same pod CIDR, each behind NAT; one port of mgr is open to all of them",
+}
+ISLANDS = "islands"
+API_PORT = 6443
+OPEN_PORT = 30443  # of mgr, for all islands: a NodePort
+
 MANAGER = "mgr"
 _WORKERS = ("east", "west", "north", "south")  # then w5, w6, …
 _FIRST_ADDRESS = 10  # .1 is the host; the lower ones stay free for what a test adds to the WAN
@@ -36,8 +48,8 @@ MOST_WORKERS = 14  # with mgr 15 clusters: as many /20 blocks as a /16 of fake p
 _DEFINITION = STATE / "lab.json"
 _SHAPE = (  # a change in one of these changes the clusters, so a lab made by an older text cannot be shared
     "base/lab.py", "base/versions.py", "cluster/addons.py", "cluster/certificates.py", "cluster/cgroups.py",
-    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/isolation.py",
-    "cluster/kwok.py",
+    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/gateway.py",
+    "cluster/isolation.py", "cluster/kwok.py",
     "cluster/network.py", "cluster/node.py", "cluster/processes.py",
 )  # fmt: skip
 
@@ -49,6 +61,8 @@ class Cluster:
     name: str
     index: int
     runs: Runs = TODAY
+    island: bool = False
+    """Behind a NAT gateway, with the addresses that every island has."""
 
     @property
     def is_manager(self) -> bool:
@@ -60,22 +74,37 @@ class Cluster:
         return f"{NAMESPACES}{self.name}"
 
     @property
+    def gateway(self) -> str:
+        """An island's other network namespace, between the node and the WAN."""
+        return f"{self.namespace}-gate"
+
+    @property
     def address(self) -> str:
-        """The node's and the API server's address on the WAN."""
+        """Where the others find it on the WAN: its node, or its gateway, which forwards to the API server."""
         return f"{_BLOCK}.0.{_FIRST_ADDRESS + self.index}"
 
     @property
     def server(self) -> str:
-        return f"https://{self.address}:6443"
+        return f"https://{self.address}:{API_PORT}"
+
+    @property
+    def node_address(self) -> str:
+        """The node's own address."""
+        return _SITE_NODE if self.island else self.address
 
     @property
     def pods(self) -> str:
-        return f"{_BLOCK}.{_FIRST_ADDRESS + self.index}.0/24"
+        return f"{_BLOCK}.{_FIRST_ADDRESS + self._block}.0/24"
 
     @property
     def fake_pods(self) -> str:
         """Addresses that kwok gives to pods on fake nodes. Nothing answers there."""
-        return f"{_FAKE_BLOCK}.{16 * self.index}.0/20"
+        return f"{_FAKE_BLOCK}.{16 * self._block}.0/20"
+
+    @property
+    def _block(self) -> int:
+        """Which of the blocks of pod addresses it has."""
+        return 0 if self.island else self.index
 
     @property
     def directory(self) -> Path:
@@ -110,7 +139,8 @@ class Lab:
     def clusters(self) -> tuple[Cluster, ...]:
         names = (MANAGER, *(worker_name(number) for number in range(1, self.workers + 1)))
         return tuple(
-            Cluster(name, index, TODAY._replace(**self.versions.get(name, {}))) for index, name in enumerate(names)
+            Cluster(name, index, TODAY._replace(**self.versions.get(name, {})), self.network == ISLANDS)
+            for index, name in enumerate(names)
         )
 
     @property

@@ -1,7 +1,7 @@
 """The certificates of a cluster: one CA and one certificate per role, made once by openssl and then kept.
 
-Addresses of a cluster never change, so its certificates survive `down`. They protect nothing of value: the lab is
-closed, and root on the machine can read its keys anyway.
+Addresses of a cluster change only with the lab's network, so its certificates survive `down`. They protect nothing of
+value: the lab is closed, and root on the machine can read its keys anyway.
 """
 
 import base64
@@ -13,7 +13,8 @@ from hack.lab.base.commands import run
 from hack.lab.base.lab import API_SERVICE, Cluster
 
 _DAYS = "3650"  # longer than any lab is kept: no test may fail by a date
-_DONE = "complete"  # written last, so that an interrupted run starts over
+# Written last, so that an interrupted run starts over; it holds the addresses that only an island has.
+_DONE = "complete"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class _Role:
 
 
 def _roles(cluster: Cluster) -> tuple[_Role, ...]:
-    own = f"IP:{cluster.address},IP:127.0.0.1,DNS:localhost"
+    own = f"IP:{cluster.address},IP:127.0.0.1,DNS:localhost{_island_names(cluster)}"
     service = f"IP:{API_SERVICE},DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
     return (
         _Role("apiserver", "/CN=kube-apiserver", f"{own},{service},DNS:kubernetes.default.svc.cluster.local"),
@@ -39,6 +40,11 @@ def _roles(cluster: Cluster) -> tuple[_Role, ...]:
     )
 
 
+def _island_names(cluster: Cluster) -> str:
+    """The node's own address, where it is not the one on the WAN."""
+    return f",IP:{cluster.node_address}" if cluster.island else ""
+
+
 def directory(cluster: Cluster) -> Path:
     return cluster.directory / "pki"
 
@@ -47,11 +53,13 @@ def ensure(cluster: Cluster) -> None:
     """Make the cluster's certificates, if they are not there, and one kubeconfig per client."""
     place = directory(cluster)
     place.mkdir(parents=True, exist_ok=True)
-    if not (place / _DONE).exists():
+    done = place / _DONE
+    if not done.exists() or done.read_text(encoding="utf-8") != _island_names(cluster):
+        done.unlink(missing_ok=True)
         _authority(place)
         for role in _roles(cluster):
             _certificate(place, role)
-        (place / _DONE).touch()
+        done.write_text(_island_names(cluster), encoding="utf-8")
     for client in ("admin", "controller-manager", "scheduler", "proxy", "kubelet"):
         _kubeconfig(cluster, client)
     _write(cluster.kubeconfig, (place / "admin.kubeconfig").read_text(encoding="utf-8"))

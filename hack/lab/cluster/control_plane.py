@@ -108,7 +108,7 @@ def _apiserver(cluster: Cluster, seat: Seat) -> list[str]:
     return [
         f"--etcd-servers={seat.url}",
         f"--secure-port={seat.serves}",
-        f"--advertise-address={cluster.address}",
+        f"--advertise-address={cluster.node_address}",
         f"--service-cluster-ip-range={SERVICES}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",

@@ -76,7 +76,7 @@ def _flags(cluster: Cluster, stages: Path) -> list[str]:
         f"--config={stages}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={KEY}={_VALUE}",
-        f"--node-ip={cluster.address}",
+        f"--node-ip={cluster.node_address}",
         f"--cidr={cluster.fake_pods}",
         "--v=WARN",  # else it logs every Lease, which hundreds of nodes renew all the time
         "--node-lease-duration-seconds=40",  # kubelet's; without a lease a node is lost after that time

@@ -1,8 +1,9 @@
 """Connects the clusters with each other and with this machine.
 
 A bridge in a namespace of its own, without an uplink, joins one namespace per cluster and, by one link, the root
-namespace. All rules and settings live inside those namespaces: the machine gets one link and its routes, no firewall
-rule, no sysctl. The lab is closed: it has no route or resolver that leads out.
+namespace. On islands it joins a gateway's namespace in place of a cluster's (gateway.py). All rules and settings live
+inside those namespaces: the machine gets one link and its routes, no firewall rule, no sysctl. The lab is closed: it
+has no route or resolver that leads out.
 """
 
 import ipaddress
@@ -11,13 +12,14 @@ import socket
 from pathlib import Path
 
 from hack.lab.base.commands import run
-from hack.lab.base.lab import HOST, NAMESPACES, SERVICES, SUBNET, WAN, Cluster, Lab
+from hack.lab.base.lab import GATEWAY, HOST, NAMESPACES, SERVICES, SUBNET, WAN, Cluster, Lab
 from hack.lab.base.paths import NAME
 from hack.lab.base.progress import LabError
+from hack.lab.cluster import gateway
 
 SWITCH = f"{NAMESPACES}wan"  # the namespace that holds the bridge
 LINK = NAME  # the root namespace's end of its link
-UPLINK = "wan0"  # a cluster's end of its link
+UPLINK = "wan0"  # a cluster's end of its link, and a gateway's
 _HOST_PORT = "host"  # the bridge's end of the root namespace's link; a cluster's has the cluster's name
 _NAMED = Path("/run/netns")
 _FORWARDING = {
@@ -38,8 +40,9 @@ def ensure(lab: Lab) -> None:
 
 def remove_cluster(cluster: Cluster) -> None:
     """The namespace takes its links, routes and firewall rules with it, once no process is inside."""
-    if (_NAMED / cluster.namespace).exists():
-        run(["ip", "netns", "delete", cluster.namespace])
+    for name in (cluster.namespace, cluster.gateway):
+        if (_NAMED / name).exists():
+            run(["ip", "netns", "delete", name])
     run(["ip", "-n", SWITCH, "link", "delete", cluster.name], check=False)  # else it lingers until the kernel tidies up
 
 
@@ -82,32 +85,60 @@ def _switch() -> None:
 
 
 def _namespace(cluster: Cluster) -> None:
-    _add_namespace(cluster.namespace)
-    for key, value in _FORWARDING.items():
-        run(["nsenter", f"--net={_NAMED / cluster.namespace}", "sh", "-c", f"echo {value} > /proc/sys/net/{key}"])
-    if not _has(cluster.namespace, UPLINK):
-        ends = ["ip", "link", "add", UPLINK, "netns", cluster.namespace, "type", "veth"]
-        run([*ends, "peer", "name", cluster.name, "netns", SWITCH])
+    edge = cluster.gateway if cluster.island else cluster.namespace
+    _router(cluster.namespace)
+    _router(edge)
+    _connect(edge, UPLINK, SWITCH, cluster.name)
     _ip(SWITCH, f"link set {cluster.name} master bridge")
-    _ip(
-        cluster.namespace,
-        "link set lo up",
-        f"address replace {cluster.address}/24 dev {UPLINK}",
-        f"link set {UPLINK} up",
-    )
+    _ip(edge, f"address replace {cluster.address}/24 dev {UPLINK}", f"link set {UPLINK} up")
+    if cluster.island:
+        _site(cluster)
     plug(cluster, connected=True)
 
 
+def _router(name: str) -> None:
+    """A namespace that forwards packets."""
+    _add_namespace(name)
+    _ip(name, "link set lo up")
+    for key, value in _FORWARDING.items():
+        run(["nsenter", f"--net={_NAMED / name}", "sh", "-c", f"echo {value} > /proc/sys/net/{key}"])
+
+
+def _site(cluster: Cluster) -> None:
+    """The network between an island's gateway and its node."""
+    _connect(cluster.gateway, gateway.SITE_LINK, cluster.namespace, UPLINK)
+    ends = {
+        cluster.namespace: (cluster.node_address, UPLINK),
+        cluster.gateway: (GATEWAY, gateway.SITE_LINK),
+    }
+    for name, (address, link) in ends.items():
+        _ip(name, f"address replace {address}/24 dev {link}", f"link set {link} up")
+
+
+def _connect(near: str, link: str, far: str, far_link: str) -> None:
+    """A cable between two namespaces."""
+    if not _has(near, link):
+        run(["ip", "link", "add", link, "netns", near, "type", "veth", "peer", "name", far_link, "netns", far])
+
+
 def _routes(lab: Lab, cluster: Cluster) -> None:
-    """The root namespace reaches all pods; other clusters' pods do so only in a flat network."""
+    """The root namespace reaches all pods, except on islands; other clusters' pods do so only in a flat network."""
+    # A node finds a route first, kube-proxy's rule next.
+    _ip(cluster.namespace, f"route replace {SERVICES} dev {UPLINK}")
+    if cluster.island:
+        _island_routes(lab, cluster)
+        return
     _ip(None, f"route replace {cluster.pods} via {cluster.address} dev {LINK}")
-    _ip(
-        cluster.namespace, f"route replace {SERVICES} dev {UPLINK}"
-    )  # a node finds a route first, kube-proxy's rule next
     if lab.network == "flat":
         _ip(cluster.namespace, *(f"route replace {other.pods} via {other.address}" for other in lab.others(cluster)))
     else:
         _masquerade(cluster)
+
+
+def _island_routes(lab: Lab, cluster: Cluster) -> None:
+    _ip(cluster.namespace, f"route replace {WAN} via {GATEWAY}")
+    _ip(cluster.gateway, f"route replace {cluster.pods} via {cluster.node_address}")
+    run(["nsenter", f"--net={_NAMED / cluster.gateway}", "nft", "-f", "-"], input=gateway.rules(lab, cluster))
 
 
 def _masquerade(cluster: Cluster) -> None:

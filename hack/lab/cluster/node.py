@@ -60,7 +60,7 @@ def _kubelet(cluster: Cluster) -> list[str]:
         f"--kubeconfig={certificates.kubeconfig(cluster, 'kubelet')}",
         f"--root-dir={cluster.directory / 'kubelet'}",
         f"--hostname-override={cluster.name}",
-        f"--node-ip={cluster.address}",
+        f"--node-ip={cluster.node_address}",
     ]
 
 
@@ -104,7 +104,7 @@ def _kube_proxy(cluster: Cluster) -> list[str]:
     return [
         f"--kubeconfig={certificates.kubeconfig(cluster, 'proxy')}",
         f"--hostname-override={cluster.name}",
-        f"--bind-address={cluster.address}",
+        f"--bind-address={cluster.node_address}",
         f"--cluster-cidr={cluster.pods}",
         "--proxy-mode=iptables",
         "--conntrack-max-per-core=0",  # the limit belongs to the machine, and a namespace may not set it
