@@ -1,27 +1,19 @@
 """Evaluates the preflight facts of the manager cluster and its worker clusters; each finding says what to do about it.
 
 A failure keeps Ray's nodes from working together; a job may run despite a warning. A check that could not run has no
-finding; what prevented it has a finding. Each direction between two clusters has its own finding, because a firewall
-may accept connections that it does not let out. No requests are made here.
+finding; what prevented it has a finding. pair_evaluation.py judges what lies between two clusters. No requests are made
+here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from itertools import combinations, permutations
 
 from adapter import names
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.queues import read_cluster_queue, read_local_queue
 from adapter.objects.unstructured import UNREADABLE, Raw
-from adapter.preflight import named_there
+from adapter.preflight import named_there, pair_evaluation
 from adapter.preflight.preflight_facts import ClusterFacts, Finding, PreflightOptions
-from adapter.preflight.probe import DNS_NAME, PORT, SILENCE_SECONDS
-
-# A slower round trip gets a warning. Ray tolerates it, but a task that waits for another task's result waits for
-# several round trips.
-SLOW_MILLISECONDS = 100.0
-NARROW_MEGABITS = 100.0  # below this, a gigabyte takes more than a minute
-SKEWED_SECONDS = 1.0  # kubelets and Kueue write their times in whole seconds
+from adapter.preflight.probe import DNS_NAME
 
 
 def evaluate_clusters(clusters: Sequence[ClusterFacts], options: PreflightOptions) -> list[Finding]:
@@ -30,11 +22,11 @@ def evaluate_clusters(clusters: Sequence[ClusterFacts], options: PreflightOption
     for side in clusters:
         try:
             findings += _cluster_findings(side, options)
-            _used_networks(side)
+            pair_evaluation.used_networks(side)
             readable.append(side)
         except UNREADABLE:
             findings.append(_unreadable_finding(side))
-    return [*findings, *_pair_findings(readable)]
+    return [*findings, *pair_evaluation.evaluate_pairs(readable)]
 
 
 def _unreadable_finding(facts: ClusterFacts) -> Finding:
@@ -197,118 +189,3 @@ def _dns_finding(facts: ClusterFacts) -> Finding:
         "warning",
         f"{text} Workers find the head by its address, but your own code may need names.",
     )
-
-
-def _pair_findings(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
-    """Address overlaps of each pair, then the path in each direction."""
-    for first, second in combinations(clusters, 2):
-        yield from _overlap_findings(first, second)
-    for first, second in permutations(clusters, 2):
-        yield from _path_findings(first, second)
-
-
-def _overlap_findings(first: ClusterFacts, second: ClusterFacts) -> Iterator[Finding]:
-    if first.api_error or second.api_error or first.network_error or second.network_error:
-        return
-    pair = (first.name, second.name)
-    shared = _shared_addresses(first, second)
-    if shared:
-        text = (
-            f"{shared}, so pods of the two clusters cannot be distinguished; give one of the clusters "
-            "another pod network."
-        )
-        yield Finding(pair, "PodNetwork", "failure", text, names.ConditionReason.ADDRESSES_OVERLAP)
-    else:
-        yield Finding(pair, "PodNetwork", "ok", "No pod addresses are in use on both sides.")
-
-
-def _shared_addresses(first: ClusterFacts, second: ClusterFacts) -> str:
-    for network in _used_networks(first):
-        for other in _used_networks(second):
-            if network.version == other.version and network.overlaps(other):
-                return (
-                    f"Nodes of {first.name} give their pods addresses of {network}, and nodes of {second.name} of "
-                    f"{other}"
-                )
-    both = sorted({*first.addresses, first.probe_address} & {*second.addresses, second.probe_address} - {""})
-    return f"Address {both[0]} is that of a pod in {first.name} and of one in {second.name}" if both else ""
-
-
-def _used_networks(facts: ClusterFacts) -> list[IPv4Network | IPv6Network]:
-    """The pod CIDRs of a cluster's nodes; none if the probe's address is outside them, as many networks ignore them."""
-    networks = [ip_network(text, strict=False) for text in facts.networks]
-    if facts.probe_address and not any(ip_address(facts.probe_address) in network for network in networks):
-        return []
-    return networks
-
-
-def _path_findings(source: ClusterFacts, destination: ClusterFacts) -> Iterator[Finding]:
-    trip = source.paths.get(destination.name)
-    if trip is None:
-        return
-    pair = (source.name, destination.name)
-    if trip.error:
-        reason, text = _broken_path(source, destination, trip.error)
-        yield Finding(pair, "Path", "failure", text, reason)
-        return
-    yield Finding(
-        pair,
-        "Path",
-        "ok",
-        f"A pod in {source.name} reaches one in {destination.name} at {destination.probe_address} port {PORT}.",
-    )
-    if trip.milliseconds is not None and trip.milliseconds > SLOW_MILLISECONDS:
-        text = (
-            f"It takes {trip.milliseconds:.0f} ms from {source.name} to {destination.name} and back; "
-            "keep jobs whose tasks communicate a lot in one cluster (gang SameCluster)."
-        )
-        yield Finding(pair, "Latency", "warning", text)
-    if trip.megabits is not None and trip.megabits < NARROW_MEGABITS:
-        text = (
-            f"Only {trip.megabits:.0f} Mbit/s go from {source.name} to {destination.name}; Ray sends "
-            "objects and the results of tasks on this path."
-        )
-        yield Finding(pair, "Bandwidth", "warning", text)
-    if trip.clock_ahead is not None and abs(trip.clock_ahead) > SKEWED_SECONDS and source.name < destination.name:
-        which = "ahead of" if trip.clock_ahead > 0 else "behind"
-        text = (
-            f"The clock in {destination.name} is {abs(trip.clock_ahead):.1f} s {which} the one in {source.name}; let "
-            "both follow the same time servers."
-        )
-        yield Finding(pair, "Clock", "warning", text)
-
-
-def _broken_path(source: ClusterFacts, destination: ClusterFacts, error: str) -> tuple[str, str]:
-    """Reason and sentence for a broken path."""
-    way = f"A pod in {source.name} cannot reach one in {destination.name} at {destination.probe_address} port {PORT}"
-    open_it = "open all ports between the pod networks of both clusters"
-    match error:
-        case "timeout":
-            return (
-                names.ConditionReason.NO_ROUTE,
-                f"{way}: no answer in {SILENCE_SECONDS:.0f} s; see routes, firewalls and NetworkPolicies, and "
-                f"{open_it}.",
-            )
-        case "unreachable":
-            text = f"{way}: there is no route; make the pod networks of both clusters route to each other."
-            return names.ConditionReason.NO_ROUTE, text
-        case "refused":
-            text = f"{way}: the connection is refused; see firewalls and NetworkPolicies, and {open_it}."
-            return names.ConditionReason.CONNECTION_REFUSED, text
-        case "stranger":
-            text = (
-                f"{way}: something else answers there; see whether both clusters use the same pod addresses, or a "
-                "proxy sits between them."
-            )
-            return names.ConditionReason.ADDRESSES_OVERLAP, text
-        case "stalled":
-            text = (
-                f"From a pod in {source.name} to one in {destination.name}, small packets arrive and large ones do "
-                "not; lower the MTU of the pod network, or let ICMP pass."
-            )
-            return names.ConditionReason.LARGE_PACKETS_LOST, text
-        case "broken":
-            text = f"{way}: the connection broke; see the network devices between the clusters."
-            return names.ConditionReason.CONNECTION_BROKEN, text
-        case _:
-            return names.ConditionReason.CONNECTION_BROKEN, f"{way}: {error}."

@@ -58,6 +58,7 @@ class PathResult:
     milliseconds: float | None = None  # round trip
     megabits: float | None = None  # per second, in this direction
     clock_ahead: float | None = None  # seconds that the remote clock is ahead
+    seen_address: str = ""  # of the client, as the server sees it; empty if it is the client's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,17 @@ def _parse_path(raw: Raw) -> PathResult:
     amounts = [None if raw.get(key) is None else float(raw[key]) for key in ("ms", "mbit", "ahead")]
     if not all(amount is None or isfinite(amount) for amount in amounts):
         raise ValueError("a number that is not finite")
-    return PathResult(str(raw.get("error") or ""), *amounts)
+    milliseconds, megabits, ahead = amounts
+    seen_address = _parse_address(raw.get("seen"))
+    return PathResult(str(raw.get("error") or ""), milliseconds, megabits, ahead, seen_address)
+
+
+def _parse_address(text: object) -> str:
+    """An address that another cluster's server reported; empty if it is none, since it must not spoil the report."""
+    try:
+        return str(ip_address(str(text)))
+    except ValueError:
+        return ""
 
 
 def is_expired(pod: Raw, now: datetime) -> bool:

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Union
 
 request = json.loads(sys.argv[1])
 silence, seconds = request["silence"], request["seconds"]
@@ -38,8 +38,19 @@ def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
     link.settimeout(silence)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     talk = link.makefile("rwb")
-    if talk.readline(200).split() != [b"rayspan", word.encode()]:
+    greeting = talk.readline(200).split()
+    if greeting[:2] != [b"rayspan", word.encode()]:
         return {"error": "stranger"}
+    return {**measure_link(link, talk), **find_translation(link, greeting[2:])}
+
+
+def find_translation(link: socket.socket, seen: List[bytes]) -> Dict[str, Any]:
+    """The address that the server sees, if it is not ours."""
+    seen_address = b"".join(seen).decode()
+    return {} if seen_address in ("", link.getsockname()[0]) else {"seen": seen_address}
+
+
+def measure_link(link: socket.socket, talk: io.BufferedRWPair) -> Dict[str, Any]:
     trips = []
     for _ in range(20):
         clock, start = time.time(), time.perf_counter()

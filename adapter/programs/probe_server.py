@@ -1,4 +1,4 @@
-"""The probe server: greets, reports its clock, and counts the bytes that it receives.
+"""The probe server: greets with the address that it sees, reports its clock, and counts the bytes that it receives.
 
 Runs in a probe pod as `python3 -c` with a word that identifies the pod, and the port. For each line `time` it
 sends its clock. It needs Python 3.8 or later and its standard library, so that any image with a Python will do.
@@ -18,7 +18,8 @@ class ProbeHandler(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        self.wfile.write(b"rayspan %s\n" % word.encode())
+        seen_address = self.client_address[0].replace("::ffff:", "")  # of IPv4 on a socket for both
+        self.wfile.write(b"rayspan %s %s\n" % (word.encode(), seen_address.encode()))
         for line in self.rfile:
             if line != b"time\n":
                 break

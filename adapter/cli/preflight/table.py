@@ -92,6 +92,7 @@ def _path_document(trip: PathResult | None) -> dict[str, Any]:
         "latencyMilliseconds": trip and trip.milliseconds,
         "bandwidthMegabitsPerSecond": trip and trip.megabits,
         "clockAheadSeconds": trip and trip.clock_ahead,
+        "seenAddress": trip.seen_address if trip and trip.seen_address else None,
     }
 
 

@@ -216,6 +216,68 @@ def test_a_failed_path_names_both_ends(path: PathResult, reason: str, words: str
     assert [one.reason for one in evaluation.evaluate_clusters(sides, ASKED) if one.reason] == [reason]
 
 
+@pytest.mark.parametrize("other", ["timeout", "unreachable"])
+def test_a_missing_route_is_reported_once_for_both_directions(other: str) -> None:
+    cut, other_cut = PathResult("timeout"), PathResult(other)
+    sides = fleet(
+        manager=paths(west=cut, east=WELL),
+        west=paths(manager=other_cut, east=cut),
+        east=paths(manager=WELL, west=other_cut),
+    )
+    assert trouble(sides) == [
+        (
+            "the manager west",
+            "Path",
+            "failure",
+            "There is no route from west to the pods of the manager, nor back: at port 18273 neither 10.0.0.5 nor "
+            "10.2.0.5 answers the other; connect the pod networks, open all ports between them, or cordon west.",
+        ),
+        (
+            "east west",
+            "Path",
+            "failure",
+            "There is no route from west to the pods of east, nor back: at port 18273 neither 10.1.0.5 nor 10.2.0.5 "
+            "answers the other; connect the pod networks, open all ports between them, or keep each job in one of "
+            "them (gang SameCluster).",
+        ),
+    ]
+    assert reached(sides) == {"east": YES, "west": NO}
+
+
+@pytest.mark.parametrize("error", ["timeout", "unreachable", "stranger", "refused"])
+def test_overlapping_networks_explain_paths_that_fail(error: str) -> None:
+    """A packet to such an address stays in its cluster, so the path proves nothing about a route."""
+    broken, shared = PathResult(error), {"networks": ["10.0.0.0/8"]}
+    sides = fleet(east=shared | paths(manager=WELL, west=broken), west=shared | paths(manager=WELL, east=broken))
+    assert trouble(sides) == [
+        (
+            "east west",
+            "PodNetwork",
+            "failure",
+            "Nodes of east give their pods addresses of 10.0.0.0/8, and nodes of west of 10.0.0.0/8, so pods of the "
+            "two clusters cannot be distinguished; give one of the clusters another pod network, as NAT between them "
+            "does not help.",
+        )
+    ]
+    assert reached(sides) == {"east": (False, "AddressesOverlap"), "west": (False, "AddressesOverlap")}
+
+
+def test_nat_on_the_way_is_a_warning() -> None:
+    translated = replace(WELL, seen_address="192.0.2.7")
+    sides = fleet(east=paths(manager=translated, west=WELL))
+    assert trouble(sides) == [
+        (
+            "east the manager",
+            "NAT",
+            "warning",
+            "There is NAT from east to the manager, which sees a pod of east at 192.0.2.7, not at the pod's own "
+            "address; a NAT forgets idle connections, so exclude the pod network of the manager from masquerading in "
+            "east.",
+        )
+    ]
+    assert reached(sides) == {"east": YES, "west": YES}
+
+
 def test_lost_large_packets_are_reported() -> None:
     ((_, _, _, message),) = trouble(fleet(east=paths(manager=WELL, west=PathResult("stalled", 0.3))))
     assert message == (
@@ -383,6 +445,7 @@ def test_the_document() -> None:
         "latencyMilliseconds": 0.3,
         "bandwidthMegabitsPerSecond": 9400.0,
         "clockAheadSeconds": -0.001,
+        "seenAddress": None,
     }
     assert (ways["east", MANAGER]["reached"], ways["east", MANAGER]["error"]) == (False, "timeout")
     assert ways["east", "west"]["reached"] is None
@@ -460,7 +523,8 @@ def test_the_condition_has_the_result() -> None:
     )
     sides = fleet(manager=paths(east=CUT, west=WELL), east=paths(manager=CUT, west=CUT))
     told = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))["east"].message
-    assert told.count("cannot reach one in") == 3 and "A pod in east cannot reach one in west" in told
+    assert told.startswith("There is no route from east to the pods of the manager, nor back: ")
+    assert told.count("cannot reach one in") == 1 and "A pod in east cannot reach one in west" in told
 
 
 FOUND = reachability.Reachability(True, "Reachable", "It is.")

@@ -107,6 +107,17 @@ def test_each_fault_is_reported(tmp_path: Path) -> None:
     assert found["dns"]["error"]
 
 
+def test_nat_on_the_way_is_seen(tmp_path: Path) -> None:
+    """The stand-in has seen another address than the one that its client has."""
+    times = b"".join(b"%r\n" % 1.5 for _ in range(20))
+    with (
+        answering(b"rayspan swordfish 192.0.2.7\n", times, close=False) as behind,
+        answering(b"rayspan swordfish 127.0.0.1\n", times, close=False) as beside,
+    ):
+        found = ask(tmp_path, behind, beside, silence=1)["peers"]
+    assert [one.get("seen") for one in found] == ["192.0.2.7", None]
+
+
 def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
     with answering(close=False) as silent:
         assert ask(tmp_path, silent, silence=0.5)["peers"] == [{"error": "timeout"}]
@@ -245,6 +256,17 @@ def test_an_answer_is_read() -> None:
     peers = [{"ms": 0.3, "mbit": 900.5, "ahead": -0.01}, {"error": "timeout"}]
     found = probe.parse_report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
     assert found == probe.ProbeReport({"east": PathResult("", 0.3, 900.5, -0.01), "west": PathResult("timeout")}, "")
+
+
+@pytest.mark.parametrize(
+    ("seen", "want"),
+    [("192.0.2.7", "192.0.2.7"), ("fd00::7", "fd00::7"), ("x", ""), (None, ""), (7.5, ""), (["192.0.2.7"], "")],
+)
+def test_the_address_that_a_server_saw_is_read(seen: Any, want: str) -> None:
+    """A server that reports something else spoils no other path of the report."""
+    report = json.dumps({"peers": [{"seen": seen}, {}], "dns": {}})
+    found = probe.parse_report(report, [EAST, WEST])
+    assert found and [path.seen_address for path in found.paths.values()] == [want, ""]
 
 
 @pytest.mark.parametrize(
