@@ -7,25 +7,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from time import monotonic
 
-from hack.simulation.forked_trial import ANY, Request, Result, run_each, run_one
+from hack.simulation.forked_trial import ANY, Request, Result, real_time, run_each, run_one
 
 
 def run(minutes: float, hours: float, first: int | None, workers: int | None = None) -> int:
     """Run trials of drawn seeds, or of those from `first` on, for so long; returns the exit code."""
-    began, results = monotonic(), list[Result]()
+    began, results = real_time(), list[Result]()
     for result in run_each(_requests(began + 60 * minutes, hours, first), workers or os.cpu_count() or 1):
         results.append(result)
         _print(result, hours)
     broken = [result for result in results if result.violations or result.fault]
-    print(_summary(results, broken, monotonic() - began), flush=True)
+    print(_summary(results, broken, real_time() - began), flush=True)
     return 1 if broken else 0
 
 
 def _requests(end: float, hours: float, first: int | None) -> Iterator[Request]:
     seeds = _seeds(first)
-    while monotonic() < end:
+    while real_time() < end:
         yield Request(next(seeds), hours)
 
 
@@ -69,13 +68,13 @@ _LATER = 600.0
 
 def shrink(seed: int, hours: float, within: float) -> int:
     """Leave out events while the first promise that a seed breaks is still broken; prints what is left."""
-    end, first = monotonic() + 60 * within, run_one(Request(seed, hours, until=ANY))
+    end, first = real_time() + 60 * within, run_one(Request(seed, hours, until=ANY))
     if not first.violations:
         print(f"seed {seed} breaks no promise{first.fault and f': {first.fault}'}")
         return 0
     rule, events = first.rules[0], list(first.events)
     size, longest = max(len(events) // 2, 1), 3_600 * first.hours + _LATER
-    while size and monotonic() < end:
+    while size and real_time() < end:
         events, size = _without(Request(seed, hours, events, rule, longest), size, end)
     words = f"python -m hack.simulation --seed {seed} --hours {hours:g} --only {','.join(map(str, events))} --trace"
     print(f"seed {seed} breaks {rule!r} with {len(events)} of {len(first.events)} events: {words}")
@@ -85,7 +84,7 @@ def shrink(seed: int, hours: float, within: float) -> int:
 def _without(request: Request, size: int, end: float) -> tuple[list[int], int]:
     """Leave out pieces of so many events; returns what is left, and the size of the next pieces."""
     events, start = list(request.only or ()), 0
-    while start < len(events) and monotonic() < end:
+    while start < len(events) and real_time() < end:
         rest = events[:start] + events[start + size :]
         if request.until in run_one(replace(request, only=rest)).rules:
             events = rest

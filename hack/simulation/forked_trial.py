@@ -10,13 +10,14 @@ import selectors
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic  # the real clock, before virtual time is installed
+from time import monotonic
 
 import orjson
 
 from hack.simulation import virtualtime
 
 ANY = "any"  # stands for each rule
+real_time = monotonic  # bound before virtual time is installed
 _PATIENCE = 1_800.0  # seconds for one trial
 
 
@@ -93,7 +94,7 @@ class _Child:
     """A forked process that runs one trial and writes its outcome to a pipe."""
 
     def __init__(self, request: Request) -> None:
-        self._request, self._written, self._end = request, bytearray(), monotonic() + _PATIENCE
+        self._request, self._written, self._end = request, bytearray(), real_time() + _PATIENCE
         self.pipe, other_end = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
@@ -103,7 +104,7 @@ class _Child:
 
     @property
     def is_overdue(self) -> bool:
-        return monotonic() > self._end
+        return real_time() > self._end
 
     def read(self) -> bool:
         """Read what is written; False at the end."""

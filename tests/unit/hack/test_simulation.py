@@ -90,6 +90,13 @@ def test_a_seed_gives_the_same_trial_whatever_the_hash_seed_and_the_process(ask:
     assert ask("answer = run_one(Request(8, 0.4, [], longest=300.0)).digest") != alone["digest"]
 
 
+def test_a_campaign_ends_by_real_time(ask: Ask) -> None:
+    """Virtual time stands still in its process."""
+    wait = "import select; began = campaign.real_time(); select.select([], [], [], 0.01)"
+    program = f"{wait}; answer = campaign.real_time() > began"
+    assert ask(program) is True
+
+
 def test_a_campaign_finds_what_a_trial_finds() -> None:
     """It has virtual time, too: the first one ran on real clocks, and each restart broke a promise."""
     assert run_command("--find", "1", *_SHORT) is None
