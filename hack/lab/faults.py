@@ -46,6 +46,15 @@ def lose(lab: Lab, cluster: Cluster, *, percent: int) -> None:
     _table(cluster, "loss", [f"ip saddr {theirs} {chance}", f"ip daddr {theirs} {chance}"])
 
 
+def translate(lab: Lab, cluster: Cluster) -> None:
+    """Let new connections of its pods to those of the others come from its node's address, as a CNI masquerades."""
+    theirs = "{ " + ", ".join(other.pods for other in lab.others(cluster)) + " }"
+    rule = f"ip saddr {cluster.pods} ip daddr {theirs} masquerade"
+    table = f"inet {_PREFIX}nat"
+    chain = f"chain out {{\n type nat hook postrouting priority srcnat;\n {rule}\n}}"
+    _nft(cluster, f"add table {table}\ndelete table {table}\ntable {table} {{\n{chain}\n}}\n")
+
+
 def heal(lab: Lab, cluster: Cluster | None = None) -> None:
     """End all faults, of one cluster or of all."""
     for one in lab.clusters if cluster is None else (cluster,):

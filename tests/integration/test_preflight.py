@@ -22,7 +22,7 @@ from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
-from hack.testbed.preflights import command, failures, preflight
+from hack.testbed.preflights import command, failures, findings, preflight
 from hack.testbed.stage import Stage
 
 pytestmark = pytest.mark.long
@@ -97,6 +97,29 @@ def test_a_cluster_that_is_cut_off_is_told_and_passed_over(stage: Stage, running
     faults.heal(lab)
     preflight(stage, *BOTH, want=0)
     wait(lambda: stage.where("large") == "4 east, 2 west", 60, "who waited for east starts", running.tail)
+
+
+def test_nat_on_the_way_is_told_and_passed(stage: Stage, lab: Lab) -> None:
+    """B15: as of a CNI that masquerades what leaves the cluster; the pods reach each other all the same."""
+    stage.build({"east": 1, "west": 1})
+    east = lab.cluster("east")
+    faults.translate(lab, east)
+    document = preflight(stage, *BOTH, want=0)
+    seen = f"sees a pod of east at {east.address}, not at the pod's own address; a NAT forgets idle connections, so"
+    assert findings(document, "warning") == [
+        (
+            f"east {other}",
+            "NAT",
+            f"There is NAT from east to {other}, which {seen} exclude the pod network of {other} from masquerading in "
+            "east.",
+        )
+        for other in (MANAGER, "west")
+    ]
+    seen_addresses = {(path["from"], path["to"]): path["seenAddress"] for path in document["paths"]}
+    assert {path for path, address in seen_addresses.items() if address} == {("east", MANAGER), ("east", "west")}
+    assert reachable(stage, "east")["status"] == "True"
+    faults.heal(lab)
+    assert findings(preflight(stage, *BOTH, want=0), "warning") == []
 
 
 @alone
