@@ -390,6 +390,8 @@ class ConditionReason(StrEnum):
     BAD_PARAMETERS = "BadParameters"
     # AdmissionCheck Active: worker pods would not be gated, so no gang is admitted.
     GATE_MISSING = "GateMissing"
+    # AdmissionCheck Active: the CRD of Placement is older than the controller, so no gang is placed.
+    CRD_OUTDATED = "CRDOutdated"
     # AdmissionCheck Active: the queues that list the check cannot work with it.
     INVALID_QUEUE_LAYOUT = "InvalidQueueLayout"
     # Dispatched: the remote pod exists.

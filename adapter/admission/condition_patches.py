@@ -42,11 +42,19 @@ REASONS = (
 
 
 def check_condition(
-    check: Raw, policy_objects: PolicyObjects, gate: str, layout: Sequence[str], now: datetime
+    check: Raw,
+    policy_objects: PolicyObjects,
+    gate: str,
+    layout: Sequence[str],
+    now: datetime,
+    *,
+    record_problem: str = "",
+    outdated: str = "",
 ) -> StatusPatch | None:
     """The status patch of an AdmissionCheck.
 
-    `gate` says why worker pods would not be gated, `layout` what cannot work in the check's queues.
+    `gate` says why worker pods would not be gated, `record_problem` why no Placement can be written, `layout` what
+    cannot work in the check's queues, and `outdated` which CRDs are older than the controller.
     """
     record = read_check(check)
     try:
@@ -57,6 +65,8 @@ def check_condition(
         # The check stays Active, because local jobs use its queues too. Meanwhile it does not become Ready on any
         # Workload.
         return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.GATE_MISSING, gate, now)
+    if record_problem:
+        return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.CRD_OUTDATED, record_problem, now)
     if not resolved_policy.clusters:
         # Here, too, the check stays Active: if the queue stopped, it would have to be restarted after a cluster is
         # labelled.
@@ -67,7 +77,7 @@ def check_condition(
         return _condition_patch(
             check, names.ACTIVE, "True", names.ConditionReason.INVALID_QUEUE_LAYOUT, " ".join(layout), now
         )
-    text = f"Dispatches Ray workers to {', '.join(resolved_policy.clusters)}."
+    text = " ".join(filter(None, (f"Dispatches Ray workers to {', '.join(resolved_policy.clusters)}.", outdated)))
     return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.READY, text, now)
 
 

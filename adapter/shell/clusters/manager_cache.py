@@ -20,6 +20,7 @@ from adapter.objects.unstructured import Key, Raw, controller_uid, key_of, label
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_elastic, is_elastic_gang, parse_workload
 from adapter.shell.clusters.cluster_cache import ClusterCache, WatchedKind, always, never
+from adapter.shell.clusters.crd_check import CrdCheck
 from adapter.shell.clusters.indexes import (
     by_gang,
     by_involved_object,
@@ -63,6 +64,7 @@ class ManagerCache(ClusterCache):
         self.pods = Store(
             index=by_placement, counted_value=slot_of, search_words=by_slot, trim_object=trim.manager_pod, metered=True
         )
+        self.crds = CrdCheck(client)
         # Status patches that are being written to manager pods: such a change alone needs no reconcile.
         self.pending_status_patches: dict[Key, Raw] = {}
         self.heads = Store(index=by_ray_cluster, trim_object=trim.head_pod, metered=True)

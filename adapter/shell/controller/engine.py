@@ -86,6 +86,7 @@ class Engine:
             self._parts = parts
             self._on_settled()
             tasks.create_task(run_with_restarts("queue", self._queue.run))
+            await self._read_crds()
             await self._wait_to_lead(tasks, parts)
             sweep = functools.partial(anchors.run, parts.fleet.reachable, self.manager, manager_id)
             tasks.create_task(run_with_restarts("resync", functools.partial(self._resync, parts)))
@@ -137,9 +138,17 @@ class Engine:
             with contain_errors("fleet", name):
                 await parts.condition_writer.engage_cluster(name)
 
+    async def _read_crds(self) -> bool:
+        """Read what the CRDs lack; whether that has changed."""
+        with contain_errors("resync", "crds"):
+            return await self.manager.crds.refresh()
+        return False
+
     async def _resync(self, parts: ControllerParts) -> None:
         spread_seconds = 0.0  # a new leader reconciles everything at once
         while True:
+            if await self._read_crds():
+                spread_seconds = 0.0  # jobs wait for that
             with contain_errors("resync", "everything"):
                 parts.event_handlers.resync_all(spread_seconds)
             spread_seconds = RESYNC_SECONDS

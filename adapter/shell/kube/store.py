@@ -201,8 +201,9 @@ class Store:
         """Counts of a group's non-empty counted values, not to be changed."""
         return self._counts.get(value, {})
 
-    def group_matches(self, value: str, word: str) -> list[Raw]:
-        return [self._objects[key] for key in self._keys_by_word.get((value, word), ())]
+    def group_matches(self, value: str, word: str, most: int | None = None) -> list[Raw]:
+        """The objects of a group with a search word, or `most` of them."""
+        return [self._objects[key] for key in itertools.islice(self._keys_by_word.get((value, word), ()), most)]
 
     def all_matches(self, word: str) -> Iterator[Raw]:
         return (raw for group in list(self._groups) for raw in self.group_matches(group, word))

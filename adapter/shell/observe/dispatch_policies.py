@@ -6,7 +6,7 @@ It does not check whether a policy suits a job.
 from datetime import datetime
 
 from adapter import names
-from adapter.admission import gate, queue_layout
+from adapter.admission import crd_fields, gate, queue_layout
 from adapter.admission.policy import PolicyObjects, ResolvedPolicy, policy_of_check
 from adapter.objects import specs
 from adapter.objects.admissioncheck import covered_groups, expected_checks, our_checks, read_check
@@ -95,6 +95,14 @@ class PolicyObserver:
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy's name, valid or not."""
         return self._manager.check(check).policy
+
+    def record_problem(self) -> str:
+        """A sentence why no job can be placed now: an older CRD would drop what its Placement says; else empty."""
+        return crd_fields.record_problem(self._manager.crds.missing)
+
+    def outdated_text(self) -> str:
+        """A sentence on the CRDs that are older than the controller, or empty."""
+        return crd_fields.outdated_text(self._manager.crds.missing)
 
     def gate_problem(self, now: datetime) -> str:
         manager = self._manager

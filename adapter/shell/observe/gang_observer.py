@@ -345,6 +345,7 @@ class GangObserver:
             objects.policy_problem
             or self._policies.rival_checks_problem(workload)
             or self._policies.gate_problem(now)
+            or self._policies.record_problem()
             or ("" if objects.unsuspended else self._started_early(workload, runs_elastic=objects.runs))
         )
 

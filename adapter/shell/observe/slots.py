@@ -189,9 +189,9 @@ class SlotObserver:
         name, count = replica_name(pod), hosts_of(placement, pod)
         if not name or count == 1:
             return None
-        named = self._manager.pods.group_matches(by_placement(pod), in_replica(name))
         # A replica has a few more pods than hosts while KubeRay replaces it. Any number has a forged label.
-        hosts = [other for other in named[: 4 * count] if replica_key(other) == replica_key(pod)]
+        named = self._manager.pods.group_matches(by_placement(pod), in_replica(name), 4 * count)
+        hosts = [other for other in named if replica_key(other) == replica_key(pod)]
         ranked = [
             (*self._rank_in_replica(host), slot, uid_of(host))
             for host in hosts

@@ -140,6 +140,7 @@ class Preview:
         return (
             self._policies.rival_checks_problem(workload)
             or self._policies.gate_problem(self._manager.clock.now())
+            or self._policies.record_problem()
             or stopped
         )
 

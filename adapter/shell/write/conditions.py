@@ -123,7 +123,13 @@ class ConditionWriter:
         policies, now = self._policies, self._manager.clock.now()
         gate_problem = policies.gate_problem(now)
         patch = condition_patches.check_condition(
-            raw, policies.admin_objects(), gate_problem, policies.layout_problems(name), now
+            raw,
+            policies.admin_objects(),
+            gate_problem,
+            policies.layout_problems(name),
+            now,
+            record_problem=policies.record_problem(),
+            outdated=policies.outdated_text(),
         )
         if patch:
             await self._write_check(raw, patch)

@@ -287,3 +287,16 @@ def test_an_expiring_token_is_added_to_the_message_once(
     told = after(make_worker_cluster(), look(make_worker_cluster(), 5))
     assert [one["message"] for one in told["status"]["conditions"]] == [connected, ready]
     assert look(told, 3600) is None
+
+
+def test_an_older_crd_of_placement_is_told_and_the_queue_stays_active() -> None:
+    patch = condition_patches.check_condition(
+        make_check(), POLICIES, "", (), at(5), record_problem="Placement lacks a."
+    )
+    found = only(patch)
+    assert (found["status"], found["reason"], found["message"]) == ("True", "CRDOutdated", "Placement lacks a.")
+
+
+def test_what_other_crds_lack_is_told_beside_the_clusters() -> None:
+    found = only(condition_patches.check_condition(make_check(), POLICIES, "", (), at(5), outdated="A lacks b."))
+    assert (found["status"], found["reason"]) == ("True", "Ready") and found["message"].endswith(". A lacks b.")
