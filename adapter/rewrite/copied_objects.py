@@ -1,8 +1,8 @@
 """Builds copied objects, and says which Secrets and ConfigMaps are not copied.
 
-A share's copied objects are deleted with its anchor. Their names contain the anchor's uid, so an existing object of
-such a name is from an earlier write of ours. Each reason is a fragment, or empty. No reason quotes the content of an
-object.
+The shares of a job in a cluster have one copied object of each source, owned by their anchors: it is deleted with the
+last of them. Its name is a digest of the job's uid, so an existing object of such a name is from an earlier write of
+ours. Each reason is a fragment, or empty. No reason quotes the content of an object.
 """
 
 import hashlib
@@ -14,15 +14,19 @@ from typing import Any, Literal
 from adapter import names
 from adapter.objects import references
 from adapter.objects.references import SECRET, Reference
-from adapter.objects.reservation import anchor_references, anchor_uid
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.workload import PodSet
 
-# The limits of one job. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB by default. A hundred
-# jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once in every interval while the
-# job runs.
+# The limits of one job in a cluster, whatever the number of its shares. The API server takes up to 1 MiB in each
+# object. Each object is also read once in every interval while the job runs.
 MAX_OBJECTS = 32
 MAX_BYTES = 4 * 2**20
+# The limits of all jobs of a namespace in a cluster: a thirtieth of etcd's default size, 2 GiB.
+MAX_NAMESPACE_OBJECTS = 1024
+MAX_NAMESPACE_BYTES = 64 * 2**20
+# An elastic job has up to 500 shares in a cluster. Not all of them own its copied objects: each new owner costs a write
+# of the whole object.
+MAX_OWNERS, MIN_OWNERS = 16, 8
 # Types of Secrets that are not copied: they hold tokens issued by the manager. The worker cluster's own controller
 # would fill in or remove the copied object.
 FORBIDDEN_TYPES = ("kubernetes.io/service-account-token",)
@@ -66,31 +70,43 @@ def invalid_name_reason(reference: Reference) -> str:
     return f"{reference.kind} {reference.name[:60]!r}, which is not a valid object name; use the name of an object"
 
 
-def copy_name(reference: Reference, anchor_uid: str) -> str:
-    digest = hashlib.sha256(f"{reference.kind}/{reference.name}/{anchor_uid}".encode()).hexdigest()
+def copy_name(reference: Reference, cluster: str, job_uid: str) -> str:
+    digest = hashlib.sha256(f"{reference.kind}/{reference.name}/{cluster}/{job_uid}".encode()).hexdigest()
     return f"rayspan-{digest[:32]}"
 
 
-def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
-    """Build the copied object of a source, with the origin and the owner of `pod`, a remote pod of the share.
+def has_owners(owners: Sequence[Raw], anchors: Sequence[Raw]) -> bool:
+    """Whether enough of a copied object's owners are among the anchors that exist, so that it outlives a few shares."""
+    return sum(owner in anchors for owner in owners) >= min(MIN_OWNERS, len(anchors))
+
+
+def choose_owners(owners: Sequence[Raw], anchors: Sequence[Raw]) -> list[Raw]:
+    """The next owners of a copied object: of the last ones those that exist, then others, up to `MAX_OWNERS`."""
+    existing = [owner for owner in owners if owner in anchors]
+    if has_owners(owners, anchors):
+        return existing
+    return [*existing, *(anchor for anchor in anchors if anchor not in existing)][:MAX_OWNERS]
+
+
+def build_copy(reference: Reference, source: Raw, pod: Raw, owners: Sequence[Raw]) -> dict[str, Any]:
+    """Build the copied object of a source, with the origin of `pod`, a remote pod of the job, and anchors as owners.
 
     Labels and annotations are not copied: kubectl keeps a whole Secret in an annotation. The field `immutable` is not
     copied either, since a source may be deleted and created again.
     """
     labels = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.PLACEMENT_LABEL, names.CLUSTER_LABEL)
-    annotations = (names.WORKLOAD_ANNOTATION, names.ROUND_ANNOTATION)
     return {
         "apiVersion": "v1",
         "kind": reference.kind,
         "metadata": {
-            "name": copy_name(reference, anchor_uid(pod)),
+            "name": copy_name(reference, label(pod, names.CLUSTER_LABEL), label(pod, names.WORKLOAD_UID_LABEL)),
             "namespace": key_of(pod)[0],
             "labels": {**{key: label(pod, key) for key in labels}, names.COPIED_OBJECT_LABEL: "true"},
             "annotations": {
-                **{key: annotation(pod, key) for key in annotations},
+                names.WORKLOAD_ANNOTATION: annotation(pod, names.WORKLOAD_ANNOTATION),
                 names.COPIED_FROM_ANNOTATION: str(reference),
             },
-            "ownerReferences": anchor_references(pod),
+            "ownerReferences": list(owners),
         },
         **{key: source[key] for key in _DATA_FIELDS if key in source},
     }
@@ -126,6 +142,18 @@ def over_limit_reason(wanted: Iterable[Reference], sources: Mapping[Reference, S
             f"{_format_mib(sizes[largest])}, into the image or object storage"
         )
     return ""
+
+
+def namespace_excess_reason(namespace: str, sources: Sequence[SourceObject]) -> str:
+    """Why a namespace may not have these copied objects in a cluster."""
+    size = sum(source.size for source in sources)
+    if len(sources) <= MAX_NAMESPACE_OBJECTS and size <= MAX_NAMESPACE_BYTES:
+        return ""
+    return (
+        f"the jobs of namespace {namespace} would have {len(sources)} copied Secrets and ConfigMaps there with "
+        f"{_format_mib(size)}, and at most {MAX_NAMESPACE_OBJECTS} and {_format_mib(MAX_NAMESPACE_BYTES)} are copied; "
+        "wait until other jobs of the namespace end, or let the jobs refer to fewer and smaller objects"
+    )
 
 
 def missing_reason(namespace: str, wanted: Mapping[Reference, str], sources: Mapping[Reference, SourceObject]) -> str:

@@ -74,7 +74,7 @@ def remote_pod(
     rest = {key: value for key, value in pod.items() if key != "status"}
     spec = references.rename_in_spec(
         _with_pull_secrets(pull_secrets, _pod_spec(pod, head, target)),
-        lambda reference: copied_objects.copy_name(reference, anchor_uid),
+        lambda reference: copied_objects.copy_name(reference, target.cluster, target.workload_uid),
     )
     return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

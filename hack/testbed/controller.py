@@ -35,7 +35,7 @@ from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.write import gang_writer
-from adapter.shell.write.copies import ObjectCopier, ShareCopies
+from adapter.shell.write.copies import JobCopies, ObjectCopier
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import QuotaAggregator
 from hack.lab.base.progress import LabError
@@ -243,10 +243,11 @@ def _mortal(death: _Death) -> dict[str, type]:
 
     class MortalCopier(ObjectCopier):
         async def _write_copy(
-            self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw
-        ) -> None:
-            await super()._write_copy(cache, copies, reference, pod)
+            self, cache: WorkerClusterCache, copies: JobCopies, reference: Reference, source: Raw, pod: Raw
+        ) -> bool:
+            written = await super()._write_copy(cache, copies, reference, source, pod)
             await death.done("Copy", pod)
+            return written
 
     return {"Executor": MortalExecutor, "QuotaAggregator": MortalAggregator, "ObjectCopier": MortalCopier}
 

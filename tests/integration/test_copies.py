@@ -189,7 +189,7 @@ def test_killed_between_the_writes(stage: Stage, process: Controller, count: int
 
 
 def _stand(cluster: Cluster, namespace: str, name: str) -> None:
-    """In one worker cluster: the copies exist, the share's anchor owns them, and its pods refer to them and nothing
+    """In one worker cluster: the copies exist, the anchor of its share owns them, and its pods refer to them and nothing
     else."""
     found = _copies(cluster, namespace)
     assert sorted(found) == COPIED, name

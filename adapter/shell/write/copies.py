@@ -1,26 +1,27 @@
 """Copies Secrets and ConfigMaps into the worker clusters and keeps them equal to their sources.
 
-They are copied before a share's first pod is created; while the share exists, they are compared and rewritten
-periodically. The limits of the admission check apply to each share again, because the template may be edited after the
-check. The anchor owns copied objects; no copied object is deleted here. Nothing is read in a worker cluster: our
-account may not read Secrets there, and an object under a copied object's name is ours.
+They are copied before a job's first pod is created in a cluster; while the job has a share there, they are compared and
+rewritten periodically. The limits of the admission check apply to each job and cluster again, because the template may
+be edited after the check. The anchors of the job's shares own copied objects; no copied object is deleted here. Nothing
+is read in a worker cluster: our account may not read Secrets there, and an object under a copied object's name is ours.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from adapter.names import POD_UID_LABEL
+from adapter.names import POD_UID_LABEL, WORKLOAD_UID_LABEL
 from adapter.objects.references import Reference
-from adapter.objects.reservation import anchor_uid, parse_reservation
+from adapter.objects.reservation import anchor_references, anchor_uid, parse_reservation
 from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.copied_objects import SourceObject
 from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.indexes import by_reserved_workload
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube.client import ApiError, Unreachable
@@ -30,6 +31,8 @@ from adapter.shell.supervise import contain_errors, read_each, report_failure
 
 log = logging.getLogger(__name__)
 
+NamespaceReferences = Mapping[str, Mapping[Reference, Sequence[Raw]]]  # with a remote pod of each job
+
 # Between two comparisons. A kubelet refreshes mounted objects about once a minute (k8s: syncFrequency), so a pod sees a
 # change within a minute and a half. A comparison costs one read in the manager per source in use.
 PAUSE_SECONDS = 30.0
@@ -37,17 +40,21 @@ PAUSE_SECONDS = 30.0
 # uses a changed one, for a few minutes at most. A write that changes nothing is not stored (k8s: etcd3 store,
 # GuaranteedUpdate) and causes no watch event; there is one such write for four reads.
 REWRITE_SECONDS = 120.0
+# How many jobs' copied objects of one source are compared with one read of it, before another namespace has its turn.
+# The source's content is in memory only during a turn.
+WRITES_PER_TURN = 16
 _NO_VERSION = ""  # of an optional source that does not exist
 
 
 class CopyLimitExceeded(SourceUnavailable):
-    """A share would have more copied objects or bytes than its job may have; raised for optional objects too."""
+    """More objects or bytes than a job or a namespace may have copied; raised for optional objects too."""
 
 
 @dataclass(slots=True)
-class ShareCopies:
+class JobCopies:
     versions: dict[Reference, str] = field(default_factory=dict)
     sources: dict[Reference, SourceObject] = field(default_factory=dict)
+    owners: dict[Reference, list[Raw]] = field(default_factory=dict)  # as they were written last
     due_times: dict[Reference, float] = field(default_factory=dict)  # monotonic time of the next write
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -57,7 +64,7 @@ class ObjectCopier:
 
     def __init__(self, manager: ManagerCache, fleet: Fleet, sources: SourceObjects, workers: WorkerObserver) -> None:
         self._manager, self._fleet, self._sources, self._workers = manager, fleet, sources, workers
-        self._share_copies: dict[tuple[str, str], ShareCopies] = {}  # by cluster and anchor
+        self._job_copies: dict[tuple[str, str], dict[str, JobCopies]] = {}  # cluster and namespace -> uid of the job
         self._refreshing: set[str] = set()
 
     async def ensure_copies(self, cache: WorkerClusterCache, wanted: Mapping[Reference, str], pod: Raw) -> None:
@@ -69,46 +76,75 @@ class ObjectCopier:
         if not wanted:
             return
         copies = self._copies_of(cache, pod)
-        async with copies.lock:  # other pods of the share wait for the same objects
+        async with copies.lock:  # other pods of the job wait for the same objects
             cache.require_reachable()
             if reason := copied_objects.over_limit_reason({*copies.versions, *wanted}, copies.sources):
                 raise CopyLimitExceeded(reason)
+            anchors = _anchors_of_job(cache, pod)
             for reference, requirement in wanted.items():
-                if reference in copies.versions:
+                if reference in copies.versions and _is_owned(copies, reference, anchors):
                     continue
                 try:
-                    await self._write_copy(cache, copies, reference, pod)
-                except CopyLimitExceeded:
-                    raise
+                    source = await self._sources.read_object(key_of(pod)[0], reference)
+                    await self._write_copy(cache, copies, reference, source, pod)
                 except SourceUnavailable as error:
+                    if reference in copies.owners:  # it stands as it was written last
+                        continue
+                    if isinstance(error, CopyLimitExceeded):
+                        raise
                     if requirement:
                         raise SourceUnavailable(f"{requirement} is {error}") from None
                     copies.versions[reference] = _NO_VERSION
 
-    def _copies_of(self, cache: WorkerClusterCache, pod: Raw) -> ShareCopies:
-        return self._share_copies.setdefault((cache.name, anchor_uid(pod)), ShareCopies())
+    def _copies_of(self, cache: WorkerClusterCache, pod: Raw) -> JobCopies:
+        jobs = self._job_copies.setdefault((cache.name, key_of(pod)[0]), {})
+        return jobs.setdefault(label(pod, WORKLOAD_UID_LABEL), JobCopies())
 
-    async def _write_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> None:
-        source = await self._sources.read_object(key_of(pod)[0], reference)
+    async def _write_copy(
+        self, cache: WorkerClusterCache, copies: JobCopies, reference: Reference, source: Raw, pod: Raw
+    ) -> bool:
+        """Write a copied object unless it is as it should be; return whether it was written."""
         version = f"{uid_of(source)}/{meta(source).get('resourceVersion')}"
-        last_version = copies.versions.get(reference)
-        if last_version == version and time.monotonic() < copies.due_times[reference]:
-            return
-        sources = {**copies.sources, reference: copied_objects.describe_source({**source, "kind": reference.kind})}
-        if reason := copied_objects.over_limit_reason(sources, sources):
-            raise CopyLimitExceeded(reason)
+        last_version, anchors = copies.versions.get(reference), _anchors_of_job(cache, pod)
+        is_owned = _is_owned(copies, reference, anchors)
+        if last_version == version and is_owned and time.monotonic() < copies.due_times[reference]:
+            return False
+        last_sources = copies.sources
+        copies.sources = self._checked_sources(cache, copies, reference, source, pod)
+        owners = copied_objects.choose_owners(copies.owners.get(reference, ()), anchors)
+        body = copied_objects.build_copy(reference, source, pod, owners)
         try:
-            is_new = await _write_object(
-                cache, reference, copied_objects.build_copy(reference, source, pod), stands=bool(last_version)
-            )
+            is_new = await _write_object(cache, reference, body, stands=bool(last_version))
         except ApiError as error:
-            if last_version == version:  # made immutable there, for example: do not retry at every comparison
+            copies.sources = last_sources
+            if last_version == version and is_owned:  # made immutable there, for example: do not retry each time
                 copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
-        copies.versions[reference], copies.sources = version, sources
+        copies.versions[reference], copies.owners[reference] = version, owners
         copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
         if is_new or last_version != version:
             log.info("cluster=%s copied %s of %s/%s", cache.name, reference, *key_of(pod))
+        return True
+
+    def _checked_sources(
+        self, cache: WorkerClusterCache, copies: JobCopies, reference: Reference, source: Raw, pod: Raw
+    ) -> dict[Reference, SourceObject]:
+        """The sources of a job with this one; raises CopyLimitExceeded.
+
+        They count before the write, so that jobs which are copied for at the same time do not exceed the limit.
+        """
+        described = copied_objects.describe_source({**source, "kind": reference.kind})
+        sources = {**copies.sources, reference: described}
+        if reason := copied_objects.over_limit_reason(sources, sources):
+            raise CopyLimitExceeded(reason)
+        last = copies.sources.get(reference)
+        if last is None or described.size > last.size:
+            namespace = key_of(pod)[0]
+            jobs = self._job_copies.get((cache.name, namespace), {}).values()
+            others = [known for other in jobs if other is not copies for known in other.sources.values()]
+            if reason := copied_objects.namespace_excess_reason(namespace, [*others, *sources.values()]):
+                raise CopyLimitExceeded(reason)
+        return sources
 
     async def run(self) -> None:
         """Keep copied objects equal to their sources; a slow cluster delays no other."""
@@ -117,7 +153,7 @@ class ObjectCopier:
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._sources.forget_old()
                 members = self._fleet.caches()
-                self._share_copies = {key: copies for key, copies in self._share_copies.items() if key[0] in members}
+                self._job_copies = {key: jobs for key, jobs in self._job_copies.items() if key[0] in members}
                 if self._manager.unreachable_reason:
                     continue
                 for name, member in self._fleet.reachable().items():
@@ -134,53 +170,107 @@ class ObjectCopier:
             self._refreshing.discard(cache.name)
 
     async def refresh_cluster(self, cache: WorkerClusterCache) -> None:
-        """Compare one copied object of each share with its source, then the next object of each share.
+        """Compare copied objects with their sources, each namespace in turn.
 
-        So no share waits for a share with many objects.
+        So no namespace waits for one with many objects.
         """
-        anchor_uids = read_each("copies", cache.workloads, lambda raw: parse_reservation(cache.name, raw).anchor_uid)
-        existing = {uid for _, uid in anchor_uids}
-        deleted = [key for key in self._share_copies if key[0] == cache.name and key[1] not in existing]
-        for key in deleted:
-            del self._share_copies[key]
-        for reference, pod in interleave_shares(await self._wanted_references(cache, existing)):
-            copies = self._copies_of(cache, pod)
-            async with copies.lock:
-                if not await self._renew_copy(cache, copies, reference, pod):
-                    return
+        reservations = [
+            reservation
+            for _, reservation in read_each("copies", cache.workloads, lambda raw: parse_reservation(cache.name, raw))
+        ]
+        self._forget_ended_jobs(cache)
+        existing = {reservation.anchor_uid for reservation in reservations if not reservation.deleting}
+        for namespace, reference, pods in take_turns(await self._wanted_references(cache, existing)):
+            try:
+                source = await self._read_source(cache, namespace, reference)
+                for pod in pods if source else ():
+                    await self._renew_copy(cache, reference, source or {}, pod)
+            except Unreachable:
+                return
 
-    async def _wanted_references(self, cache: WorkerClusterCache, stands: set[str]) -> dict[str, dict[Reference, Raw]]:
-        references: dict[str, dict[Reference, Raw]] = {}
+    def _forget_ended_jobs(self, cache: WorkerClusterCache) -> None:
+        existing = {(key_of(raw)[0], label(raw, WORKLOAD_UID_LABEL)) for raw in cache.workloads}
+        for cluster, namespace in [key for key in self._job_copies if key[0] == cache.name]:
+            jobs = self._job_copies.pop((cluster, namespace))
+            if remaining := {uid: copies for uid, copies in jobs.items() if (namespace, uid) in existing}:
+                self._job_copies[cluster, namespace] = remaining
+
+    async def _wanted_references(self, cache: WorkerClusterCache, existing: set[str]) -> NamespaceReferences:
+        """By namespace and reference: a remote pod of each job that has the reference."""
+        jobs: dict[tuple[str, str], dict[Reference, Raw]] = {}
         for remote in list(cache.pods):
             await asyncio.sleep(0)  # five thousand pods take half a second, and must not block the event loop
             with contain_errors("copies", key_of(remote)):
-                self._add_references(remote, stands, references)
-        return references
+                if anchor_uid(remote) in existing:
+                    key = key_of(remote)[0], label(remote, WORKLOAD_UID_LABEL)
+                    self._add_references(remote, jobs.setdefault(key, {}))
+        namespaces: dict[str, dict[Reference, list[Raw]]] = {}
+        for (namespace, _), references in jobs.items():
+            for reference, remote in references.items():
+                namespaces.setdefault(namespace, {}).setdefault(reference, []).append(remote)
+        return namespaces
 
-    def _add_references(self, remote: Raw, stands: set[str], references: dict[str, dict[Reference, Raw]]) -> None:
+    def _add_references(self, remote: Raw, references: dict[Reference, Raw]) -> None:
         pod = self._manager.pods.get(key_of(remote))
-        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
+        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod):
             return
-        share = references.setdefault(anchor_uid(remote), {})
         for reference in rewriter.referenced_objects(pod, self._workers.pull_secrets_of(pod)):
-            if len(share) < copied_objects.MAX_OBJECTS:
-                share.setdefault(reference, remote)
+            if len(references) < copied_objects.MAX_OBJECTS:
+                references.setdefault(reference, remote)
 
-    async def _renew_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> bool:
+    async def _read_source(self, cache: WorkerClusterCache, namespace: str, reference: Reference) -> Raw | None:
         try:
-            await self._write_copy(cache, copies, reference, pod)
+            return await self._sources.read_object(namespace, reference)
         except SourceUnavailable as unavailable:  # running pods keep their objects
-            log.debug("cluster=%s copy of %s is left unchanged: %s", cache.name, reference, unavailable)
+            log.debug("cluster=%s copies of %s are left unchanged: %s", cache.name, reference, unavailable)
+            return None
+
+    async def _renew_copy(self, cache: WorkerClusterCache, reference: Reference, source: Raw, pod: Raw) -> None:
+        copies = self._copies_of(cache, pod)
+        try:
+            async with copies.lock:
+                await self._write_copy(cache, copies, reference, source, pod)
+        except CopyLimitExceeded as excess:
+            log.debug("cluster=%s copy of %s is left unchanged: %s", cache.name, reference, excess)
         except ApiError as error:
             log.warning("cluster=%s %s/%s is not up to date: %s", cache.name, *key_of(pod), error)
-        except Unreachable:
-            return False
-        return True
 
 
-def interleave_shares(shares: Mapping[str, Mapping[Reference, Raw]]) -> Iterator[tuple[Reference, Raw]]:
-    for turn in zip_longest(*(share.items() for share in shares.values())):
+def take_turns(namespaces: NamespaceReferences) -> Iterator[tuple[str, Reference, Sequence[Raw]]]:
+    """One source of each namespace, with pods of jobs that have copies of it; then the next source of each."""
+    for turn in zip_longest(*(_turns_of_namespace(name, pods) for name, pods in namespaces.items())):
         yield from (entry for entry in turn if entry)
+
+
+def _turns_of_namespace(
+    namespace: str, references: Mapping[Reference, Sequence[Raw]]
+) -> Iterator[tuple[str, Reference, Sequence[Raw]]]:
+    remaining = copied_objects.MAX_NAMESPACE_OBJECTS
+    for reference, pods in references.items():
+        counted = pods[:remaining]
+        remaining -= len(counted)
+        for start in range(0, len(counted), WRITES_PER_TURN):
+            yield namespace, reference, counted[start : start + WRITES_PER_TURN]
+
+
+def _anchors_of_job(cache: WorkerClusterCache, pod: Raw) -> list[Raw]:
+    """The owner references to the anchors of a job's shares in a cluster, first that of the pod."""
+    job_uid = label(pod, WORKLOAD_UID_LABEL)
+    reservations = [
+        raw
+        for raw in cache.workloads.by_index(by_reserved_workload(pod))
+        if label(raw, WORKLOAD_UID_LABEL) == job_uid and not meta(raw).get("deletionTimestamp")
+    ]
+    owners = [owner for raw in (pod, *sorted(reservations, key=key_of)) for owner in anchor_references(raw)[:1]]
+    fields = ("apiVersion", "kind", "name", "uid")
+    return list({owner.get("uid"): {name: owner.get(name) for name in fields} for owner in owners}.values())
+
+
+def _is_owned(copies: JobCopies, reference: Reference, anchors: Sequence[Raw]) -> bool:
+    """Whether a copied object has its owners; one of an optional source that does not exist needs none."""
+    if copies.versions.get(reference) == _NO_VERSION:
+        return True
+    return copied_objects.has_owners(copies.owners.get(reference, ()), anchors)
 
 
 async def _write_object(cache: WorkerClusterCache, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:

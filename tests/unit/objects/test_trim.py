@@ -252,7 +252,7 @@ OF_COPIES: list[Callable[[Any], object]] = [
     lambda raw: report.fail_if_stuck(LOCAL, raw, "east", LATER, LATER),
     lambda raw: report.requeue_while_ending(raw, START),
     lambda raw: HEAD.stale_address(raw, mirrored=True), lambda raw: HEAD.stale_address(raw, mirrored=False),
-    lambda raw: copied_objects.build_copy(MOVED, {"data": {}}, raw),
+    lambda raw: copied_objects.build_copy(MOVED, {"data": {}}, raw, anchor_references(raw)),
     lambda raw: pod_requests.pod_requests(raw["spec"]),
     lambda raw: report.excess_message(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
 ]  # fmt: skip

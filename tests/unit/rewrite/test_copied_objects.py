@@ -19,6 +19,7 @@ from adapter.rewrite.copied_objects import (
     rejection_reason,
 )
 
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}
 TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
 POD = {
     "metadata": {
@@ -50,11 +51,11 @@ def test_the_copy_of_a_secret() -> None:
         "data": {"k": "dmFsdWU="},
         "immutable": True,
     }
-    assert copied_objects.build_copy(TOKEN, source, POD) == {
+    assert copied_objects.build_copy(TOKEN, source, POD, [OWNER]) == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": copied_objects.copy_name(TOKEN, "anchor"),
+            "name": copied_objects.copy_name(TOKEN, "east", "w"),
             "namespace": "demo",
             "labels": {
                 "rayspan.dev/manager": "mgr",
@@ -65,10 +66,9 @@ def test_the_copy_of_a_secret() -> None:
             },
             "annotations": {
                 "rayspan.dev/workload": "train",
-                "rayspan.dev/round": "2",
                 "rayspan.dev/copy-of": "Secret token",
             },
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}],
+            "ownerReferences": [OWNER],
         },
         "type": "kubernetes.io/dockerconfigjson",
         "data": {"k": "dmFsdWU="},
@@ -76,19 +76,22 @@ def test_the_copy_of_a_secret() -> None:
 
 
 def test_the_copy_of_a_config_map_has_all_its_data() -> None:
-    made = copied_objects.build_copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD)
+    made = copied_objects.build_copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD, [])
     assert (made["data"], made["binaryData"], made["kind"]) == ({"a": "1"}, {"b": "AA=="}, "ConfigMap")
 
 
-def test_each_share_and_each_source_has_its_own_copy() -> None:
+def test_each_job_cluster_and_source_has_its_own_copy() -> None:
     every = [
-        copied_objects.copy_name(one, uid)
+        copied_objects.copy_name(one, cluster, uid)
         for one in (TOKEN, CODE, Reference("ConfigMap", "token"))
+        for cluster in ("east", "west")
         for uid in ("a", "b")
     ]
-    assert len(set(every)) == 6
+    assert len(set(every)) == 12
     assert all(len(one) <= 63 and one.startswith("rayspan-") for one in every)
-    assert copied_objects.copy_name(TOKEN, "a") == every[0], "the same again: what stands there is an earlier try"
+    assert copied_objects.copy_name(TOKEN, "east", "a") == every[0], (
+        "the same again: what stands there is an earlier try"
+    )
 
 
 @pytest.mark.parametrize(

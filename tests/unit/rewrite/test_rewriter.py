@@ -657,11 +657,11 @@ def test_the_managers_api_token_and_its_mounts_are_removed() -> None:
 # --- references to Secrets and ConfigMaps -----------------------------------------------------------------------------
 
 
-def test_a_remote_pod_refers_to_its_shares_copied_objects_only() -> None:
+def test_a_remote_pod_refers_to_its_jobs_copied_objects_only() -> None:
     token = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "raycluster", "key": "auth_token"}}}
     pod = kuberay_pod(env=[token])
     out = rewrite(pod)
-    copied = copied_objects.copy_name(Reference("Secret", "raycluster"), "a-uid")
+    copied = copied_objects.copy_name(Reference("Secret", "raycluster"), TARGET.cluster, TARGET.workload_uid)
     assert env_of(out)["RAY_AUTH_TOKEN"] == {"secretKeyRef": {"name": copied, "key": "auth_token"}}
     assert referenced_objects(pod) == {
         Reference("Secret", "raycluster"): "spec.containers[ray-worker].env[RAY_AUTH_TOKEN].secretKeyRef"
@@ -694,7 +694,7 @@ def test_no_field_of_a_remote_pod_refers_to_an_object_of_the_worker_cluster(spec
     pod["spec"] |= {"containers": [{"name": "ray-worker", "image": "ray"}], **json.loads(text)}
     remote = json.dumps(rewrite(pod)["spec"])
     assert '"of-the-tenant"' not in remote
-    assert copied_objects.copy_name(Reference(kind, "of-the-tenant"), "a-uid") in remote
+    assert copied_objects.copy_name(Reference(kind, "of-the-tenant"), TARGET.cluster, TARGET.workload_uid) in remote
 
 
 def test_pull_secrets_are_kept_if_the_template_names_them() -> None:
@@ -705,7 +705,7 @@ def test_pull_secrets_are_kept_if_the_template_names_them() -> None:
     mine, registry = [{"name": "registry"}], Reference("Secret", "registry")
     assert referenced_objects(pod, mine) == {registry: "spec.imagePullSecrets"}
     assert rewrite(pod, pull_secrets=mine)["spec"]["imagePullSecrets"] == [
-        {"name": copied_objects.copy_name(registry, "a-uid")}
+        {"name": copied_objects.copy_name(registry, TARGET.cluster, TARGET.workload_uid)}
     ]
 
 

@@ -952,7 +952,8 @@ def test_a_remote_pod_is_created_with_its_references() -> None:
         Reference("Secret", "registry"): "spec.imagePullSecrets",
     }
     assert {reference.name for reference in find_in_spec(create.body["spec"])} == {
-        copied_objects.copy_name(reference, f"anchor-of-{NAME}-1") for reference in create.references
+        copied_objects.copy_name(reference, "east", facts.label(create.body, names.WORKLOAD_UID_LABEL))
+        for reference in create.references
     }
 
 

@@ -1,8 +1,9 @@
-"""When copied objects are written: once for a share, again when a source changes, never without permission.
+"""When copied objects are written: once for a job and cluster, again when a source changes, never without permission.
 
 The servers answer from scripts; tests/integration/test_copies.py uses real ones.
 """
 
+import asyncio
 import base64
 import logging
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from adapter import names
 from adapter.objects.references import Reference
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
@@ -21,7 +23,7 @@ from adapter.objects.workload import parse_workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.observe.source_objects import SourceObjects, SourceUnavailable
-from adapter.shell.write.copies import ObjectCopier, interleave_shares
+from adapter.shell.write.copies import WRITES_PER_TURN, ObjectCopier, take_turns
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -33,8 +35,8 @@ TOKEN = Reference("Secret", "token")
 FIELD = "spec.containers[ray-worker].env[TOKEN].secretKeyRef"
 PLACE = make_placement(make_workload())
 SHARE = make_reservation(PLACE)
-ANCHOR = SHARE["metadata"]["ownerReferences"][0]["uid"]
-NAME = copied_objects.copy_name(TOKEN, ANCHOR)
+JOB = SHARE["metadata"]["labels"][names.WORKLOAD_UID_LABEL]
+NAME = copied_objects.copy_name(TOKEN, "east", JOB)
 
 
 @dataclass
@@ -77,7 +79,7 @@ def secret(version: int = 1, **more: Any) -> Raw:
     return {"kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"k": ENCODED}, **more}
 
 
-def worker(name: str = "w0", *, optional: bool = False) -> tuple[Raw, Raw]:
+def worker(name: str = "w0", *, optional: bool = False, share: Raw = SHARE) -> tuple[Raw, Raw]:
     """A manager's pod that reads a Secret, and its copy."""
     pod = make_pod(name, slot="east/1/role-workers/0", placement=PLACE["metadata"]["name"])
     pointer = {"name": "token", "key": "k", "optional": optional}
@@ -85,7 +87,12 @@ def worker(name: str = "w0", *, optional: bool = False) -> tuple[Raw, Raw]:
         {"name": "ray-worker", "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": pointer}}]}
     ]
     remote = make_copy(pod)
-    remote["metadata"]["ownerReferences"] = SHARE["metadata"]["ownerReferences"]
+    remote["metadata"]["ownerReferences"] = share["metadata"]["ownerReferences"]
+    job = share["metadata"]["labels"][names.WORKLOAD_UID_LABEL]
+    remote["metadata"]["labels"] |= {names.WORKLOAD_UID_LABEL: job, names.CLUSTER_LABEL: "east"}
+    remote["metadata"]["annotations"] |= {
+        names.WORKLOAD_ANNOTATION: share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION]
+    }
     return pod, remote
 
 
@@ -301,10 +308,10 @@ async def test_an_invalid_answer_ends_nothing(caplog: pytest.LogCaptureFixture) 
 async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
     async with benched([secret()]) as bench:
         await bench.ensure()
-        assert bench.copier._share_copies
+        assert bench.copier._job_copies
         fill(bench.member.workloads)
         await bench.copier.refresh_cluster(bench.member)
-        assert not bench.copier._share_copies
+        assert not bench.copier._job_copies
 
 
 async def test_a_job_is_not_rejected_for_a_fixed_problem() -> None:
@@ -426,7 +433,7 @@ async def test_no_value_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         bench.there.before = [refuses(403, message="no more")]
         await bench.copier.refresh_cluster(bench.member)
         told += [record.getMessage() for record in caplog.records]
-        told += [repr(bench.copier._share_copies), repr(vars(bench.copier._sources)["_sources"])]
+        told += [repr(bench.copier._job_copies), repr(vars(bench.copier._sources)["_sources"])]
         assert any("copied Secret token" in line for line in told) and any("no more" in line for line in told)
         assert shows(str(bench.there.secrets)), "it was there to be told"
         assert not [line for line in told if shows(line)]
@@ -443,7 +450,7 @@ def edited(name: str, *secrets: str) -> tuple[Raw, Raw]:
     return pod, remote
 
 
-async def test_the_copied_objects_of_a_share_are_limited_in_number() -> None:
+async def test_the_copied_objects_of_a_job_are_limited_in_number() -> None:
     """Pod by pod, each with others than the one before."""
     async with benched() as bench:
         pod, remote = edited("w0", *(f"a{n}" for n in range(31)))
@@ -455,7 +462,7 @@ async def test_the_copied_objects_of_a_share_are_limited_in_number() -> None:
         assert bench.here.asked == asked, "nothing is read for it"
 
 
-async def test_the_copied_objects_of_a_share_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_copied_objects_of_a_job_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copied_objects, "MAX_BYTES", len(MARKER) + 2)
     sources = [named(secret(data={"k": text}), f"s{n}") for n, text in enumerate((ENCODED, "YQ==", ENCODED))]
     async with benched(sources) as bench:
@@ -468,14 +475,128 @@ async def test_the_copied_objects_of_a_share_are_limited_in_size(monkeypatch: py
         assert len(bench.there.secrets) == 2
 
 
-def test_shares_take_turns_so_that_none_waits_for_one_that_has_many() -> None:
-    many = {Reference("Secret", f"a{n}"): {"of": "many"} for n in range(3)}
-    few: dict[Reference, Raw] = {Reference("Secret", "b"): {"of": "few"}}
-    turns = [(reference.name, pod["of"]) for reference, pod in interleave_shares({"1": many, "2": {}, "3": few})]
-    assert turns == [("a0", "many"), ("b", "few"), ("a1", "many"), ("a2", "many")]
+def single_worker_shares(count: int) -> list[Raw]:
+    """The shares of an elastic job, each with its own anchor."""
+    return [make_reservation(PLACE, round=number + 1) for number in range(count)]
 
 
-async def test_the_sources_read_for_a_share_are_limited_in_number() -> None:
+def owners_of(copy: Raw) -> set[str]:
+    return {owner["uid"] for owner in copy["metadata"]["ownerReferences"]}
+
+
+def anchor_of(share: Raw) -> str:
+    return str(share["metadata"]["ownerReferences"][0]["uid"])
+
+
+async def test_all_shares_of_a_job_have_one_copied_object() -> None:
+    """An elastic job has a share for each worker; each copy of its own would be up to 500 times the limit."""
+    shares = single_worker_shares(40)
+    async with benched([secret()]) as bench:
+        fill(bench.member.workloads, *shares)
+        for number, share in enumerate(shares):
+            pod, remote = worker(f"w{number}", share=share)
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        assert list(bench.there.secrets) == [NAME]
+        assert len(owners_of(bench.there.secrets[NAME])) == copied_objects.MAX_OWNERS
+        assert len(bench.there.asked) <= copied_objects.MAX_OWNERS, "a new share is seldom a reason to write"
+
+
+async def test_a_copied_object_outlives_the_shares_that_own_it() -> None:
+    """Kubernetes deletes it with the last of its owners, so they are replaced while some of them exist."""
+    shares = single_worker_shares(20)
+    async with benched([secret()]) as bench:
+        fill(bench.member.workloads, *shares)
+        bench.run(*(worker(f"w{number}", share=share) for number, share in enumerate(shares)))
+        await bench.copier.refresh_cluster(bench.member)
+        first_owners = owners_of(bench.there.secrets[NAME])
+        remaining = [share for share in shares if anchor_of(share) not in sorted(first_owners)[:10]]
+        fill(bench.member.workloads, *remaining)
+        bench.run(*(worker(f"w{number}", share=share) for number, share in enumerate(remaining)))
+        await bench.copier.refresh_cluster(bench.member)
+        assert owners_of(bench.there.secrets[NAME]) == set(map(anchor_of, remaining))
+        assert bench.there.asked == ["POST secrets", "PUT secrets"]
+
+
+async def test_a_worker_of_a_new_share_becomes_an_owner() -> None:
+    """Its copied objects were made for an earlier share, which may be deleted at once."""
+    first, second = single_worker_shares(2)
+    async with benched([secret()]) as bench:
+        for share in (first, second):
+            fill(bench.member.workloads, share)
+            pod, remote = worker(share=share)
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        assert owners_of(bench.there.secrets[NAME]) == {anchor_of(second)}
+
+
+def other_job(number: int) -> Raw:
+    """The share of another job of the namespace."""
+    return make_reservation(make_placement(make_workload(name=f"rayjob-{number}")))
+
+
+async def test_the_copied_objects_of_a_namespace_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over its jobs, those that are written at the same time included."""
+    monkeypatch.setattr(copied_objects, "MAX_NAMESPACE_OBJECTS", 3)
+    async with benched([secret()]) as bench:
+        shares = [other_job(number) for number in range(5)]
+        fill(bench.member.workloads, *shares)
+        pods = [worker(f"w{number}", share=share) for number, share in enumerate(shares)]
+        ensured = (
+            bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote) for pod, remote in pods
+        )
+        results = await asyncio.gather(*ensured, return_exceptions=True)
+        assert len(bench.there.secrets) == 3
+        assert {str(result) for result in results if result} == {
+            "the jobs of namespace demo would have 4 copied Secrets and ConfigMaps there with 0.0 MiB, and at most 3 "
+            "and 64.0 MiB are copied; wait until other jobs of the namespace end, or let the jobs refer to fewer and "
+            "smaller objects"
+        }
+        fill(bench.member.workloads, *shares[1:])
+        await bench.copier.refresh_cluster(bench.member)
+        await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pods[4][0]), pods[4][1])
+        assert len(bench.there.secrets) == 4, "the first job has ended"
+
+
+async def test_a_refused_write_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copied_objects, "MAX_NAMESPACE_OBJECTS", 1)
+    async with benched([secret()]) as bench:
+        shares = [other_job(number) for number in range(2)]
+        fill(bench.member.workloads, *shares)
+        bench.there.before = [refuses(403)]
+        for share, expected in zip(shares, (pytest.raises(ApiError), nullcontext()), strict=True):
+            pod, remote = worker(share=share)
+            with expected:
+                await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        assert len(bench.there.secrets) == 1
+
+
+async def test_a_source_is_read_once_for_many_jobs() -> None:
+    async with benched([secret()]) as bench:
+        shares = [other_job(number) for number in range(WRITES_PER_TURN)]
+        fill(bench.member.workloads, *shares)
+        bench.run(*(worker(f"w{number}", share=share) for number, share in enumerate(shares)))
+        await bench.copier.refresh_cluster(bench.member)
+        assert bench.here.asked == ["GET secrets"]
+        assert len(bench.there.secrets) == len(shares)
+
+
+def test_namespaces_take_turns_so_that_none_waits_for_one_that_has_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copied_objects, "MAX_NAMESPACE_OBJECTS", 2 * WRITES_PER_TURN + 1)
+    pod: Raw = {}
+    many = {Reference("Secret", f"a{n}"): [pod] * (WRITES_PER_TURN + 2) for n in range(3)}
+    few = {Reference("Secret", "b"): [pod]}
+    turns = [
+        (namespace, reference.name, len(pods))
+        for namespace, reference, pods in take_turns({"many": many, "none": {}, "few": few})
+    ]
+    assert turns == [
+        ("many", "a0", WRITES_PER_TURN),
+        ("few", "b", 1),
+        ("many", "a0", 2),
+        ("many", "a1", WRITES_PER_TURN - 1),
+    ]
+
+
+async def test_the_sources_read_for_a_job_are_limited_in_number() -> None:
     """Also after a restart, when earlier denials are not known."""
     async with benched() as bench:
         bench.run(*(edited(f"w{n}", *(f"a{n}-{m}" for m in range(20))) for n in range(3)))
