@@ -21,6 +21,18 @@ NO_CLUSTERS: Final[Mapping[str, PodMapping]] = MappingProxyType({})  # nothing i
 
 _Rule = Callable[[Raw], Iterator[str]]
 
+# An allowlist: the API may get more kinds. Of claims and host paths a WorkerCluster names those that pods may use.
+# csi: a cluster's administrator allows each driver inline, in its CSIDriver. nfs: the server decides about the node.
+_VOLUME_KINDS: Final = frozenset({
+    "name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "ephemeral", "image",
+    "persistentVolumeClaim", "hostPath", "csi", "nfs",
+})  # fmt: skip
+_CLAIM_FIELDS: Final = frozenset({
+    "accessModes", "resources", "storageClassName", "volumeMode", "volumeAttributesClassName",
+})  # fmt: skip
+_CLAIM_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+_SECRETS_STORE: Final = "secrets-store.csi.k8s.io"
+
 _AUTH_MODE: Final = "RAY_AUTH_MODE"
 _KUBERNETES_TOKENS: Final = "RAY_ENABLE_K8S_TOKEN_AUTH"
 
@@ -173,22 +185,41 @@ def _node_types(selector: Raw) -> set[str]:
     return node_types
 
 
-def _volume_sources(spec: Raw) -> Iterator[str]:
-    for volume in spec.get("volumes") or ():
-        claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec") or {}
-        for field in ("dataSource", "dataSourceRef", "volumeName"):
-            if source := claim.get(field):
-                name = source.get("name") if isinstance(source, dict) else source
-                yield f"{_volume_path(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {printable(name)}"
-
-
-def _driver_secrets(spec: Raw) -> Iterator[str]:
-    """Volumes of csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three fields."""
+def _volume_kinds(spec: Raw) -> Iterator[str]:
+    """Volumes of kinds that are not known to be safe: most name a disk of one cluster, whoever's it is."""
     for volume in spec.get("volumes") or ():
         for kind, source in volume.items():
-            if isinstance(source, dict) and kind not in ("secret", "configMap", "projected"):
-                where = f"{_volume_path(volume)}.{kind}"
-                yield from _required_references(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
+            if source is not None and kind not in _VOLUME_KINDS:
+                yield f"{_volume_path(volume)}.{printable(kind)} is set"
+
+
+def _claim_templates(spec: Raw) -> Iterator[str]:
+    """Fields by which the claim of an ephemeral volume could get a volume that exists.
+
+    A claim without a class, or with a selector, takes a volume that an administrator made for others. An annotation
+    names a class before the field does (k8s: component-helpers/storage/volume/pv_helpers.go).
+    """
+    for volume in spec.get("volumes") or ():
+        template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}
+        claim, where = template.get("spec") or {}, f"{_volume_path(volume)}.ephemeral.volumeClaimTemplate"
+        for field, source in claim.items():
+            if source is not None and field not in _CLAIM_FIELDS:
+                name = source.get("name") if isinstance(source, dict) else source
+                yield f"{where}.spec.{printable(field)} is {printable(name)}" if name else f"{where}.spec has {field}"
+        if claim.get("storageClassName") == "":
+            yield f"{where}.spec.storageClassName is empty"
+        for key in (template.get("metadata") or {}).get("annotations") or ():
+            if key.partition("/")[0].endswith(_CLAIM_DOMAINS):
+                yield f"{where}.metadata.annotations has {printable(key)}"
+
+
+def _driver_objects(spec: Raw) -> Iterator[str]:
+    """Inline CSI volumes that name a Secret, or a SecretProviderClass of the namespace."""
+    for volume in spec.get("volumes") or ():
+        source, where = volume.get("csi") or {}, f"{_volume_path(volume)}.csi"
+        yield from _required_references(where, (source,), ("nodePublishSecretRef",))
+        if source.get("driver") == _SECRETS_STORE and not source.get("nodePublishSecretRef"):
+            yield f"{where}.driver is {_SECRETS_STORE}"
 
 
 def _required_references(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
@@ -220,9 +251,14 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
     ),
     (_head_affinity, "the head stays in the manager; remove it"),
     (
-        _volume_sources,
-        "the claim, snapshot or volume does not exist in the worker cluster; remove it, and the volume "
-        "is empty at first",
+        _volume_kinds,
+        "such a volume is a disk or a share of one cluster; use emptyDir, an ephemeral volume, object storage, or a "
+        "claim that the WorkerCluster names",
     ),
-    (_driver_secrets, "Secrets of volume drivers are not copied to worker clusters; use emptyDir or object storage"),
+    (
+        _claim_templates,
+        "a worker gets no claim, snapshot or volume that exists in the worker cluster; remove it, and the volume is "
+        "new and empty",
+    ),
+    (_driver_objects, "Secrets of volume drivers are not copied to worker clusters; use emptyDir or object storage"),
 )

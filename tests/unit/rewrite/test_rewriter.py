@@ -782,14 +782,61 @@ REFUSED = [
         volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "s"}}),
         "spec.volumes[v].csi.nodePublishSecretRef is s: ",
     ),
-    (volume(azureFile={"secretName": "s"}), "spec.volumes[v].azureFile.secretName is s: "),
+    (
+        volume(csi={"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "theirs"}}),
+        "spec.volumes[v].csi.driver is secrets-store.csi.k8s.io: ",
+    ),
+    (claim(selector={"matchLabels": {"team": "payroll"}}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec has se"),
+    (claim(storageClassName=""), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.storageClassName is empty: "),
+    (claim(newField="x"), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.newField is x: "),
+    (
+        volume(
+            ephemeral={
+                "volumeClaimTemplate": {
+                    "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": ""}},
+                    "spec": {"storageClassName": "fast"},
+                }
+            }
+        ),
+        "spec.volumes[v].ephemeral.volumeClaimTemplate.metadata.annotations has volume.beta.kubernetes.io/storage-cla",
+    ),
+    *(
+        (volume(**{kind: {"name": "x"}}), f"spec.volumes[v].{kind} is set: ")
+        for kind in (
+            "gcePersistentDisk",
+            "awsElasticBlockStore",
+            "azureDisk",
+            "azureFile",
+            "cephfs",
+            "cinder",
+            "fc",
+            "flexVolume",
+            "flocker",
+            "gitRepo",
+            "glusterfs",
+            "iscsi",
+            "photonPersistentDisk",
+            "portworxVolume",
+            "quobyte",
+            "rbd",
+            "scaleIO",
+            "storageos",
+            "vsphereVolume",
+            "ofALaterVersion",
+        )
+    ),
 ]
 ALLOWED: list[Pod] = [
     {},
     {"hostNetwork": False, "serviceAccountName": "default", "serviceAccount": "", "imagePullSecrets": []},
     volume(emptyDir={}),
     volume(ephemeral={"volumeClaimTemplate": {"spec": {}}}),
-    claim(storageClassName="fast"),
+    claim(storageClassName="fast", accessModes=["ReadWriteOnce"], resources={}, volumeMode="Filesystem"),
+    volume(csi={"driver": "gcsfuse.csi.storage.gke.io", "volumeAttributes": {"bucketName": "b"}}),
+    volume(nfs={"server": "nfs.example.com", "path": "/"}),
+    volume(image={"reference": "models:1"}),
+    volume(downwardAPI={"items": []}),
+    volume(emptyDir=None),
     volume(projected={"sources": [{"clusterTrustBundle": {"name": "ca", "optional": True}}]}),
     node_affinity(matchExpressions=[{"key": "gpu", "operator": "Exists"}]),
     pod_affinity({"ray.io/cluster": "c"}),
