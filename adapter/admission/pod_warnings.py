@@ -57,7 +57,10 @@ class PodSettings:
 
 def _schedulers_of(settings: Raw) -> tuple[NamedObject, ...]:
     entries = (
-        NamedObject(name=text_field(entry, "name"), namespaces=text_list(entry, "namespaces"))
+        NamedObject(
+            name=text_field(entry, "name"),
+            namespaces=text_list(entry, "namespaces") if "namespaces" in entry else None,
+        )
         for entry in mapping_list(settings, "schedulers")
     )
     return _all_schedulers(bool(text_field(settings, "schedulerName")), entries)

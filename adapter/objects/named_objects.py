@@ -1,25 +1,38 @@
 """The entries by which a WorkerCluster names what exists there and pods may use, and the search in them.
 
-An entry counts for the namespaces that it lists, or for all. `required_objects.py` says what a pod needs.
+An entry counts for the namespaces that it lists, or for all where it has no list; an empty list counts for nobody. An
+entry with an unknown key is invalid: a misspelt list would open it to all. `required_objects.py` says what a pod needs.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 _ANY = "*"
+_STRICT = ConfigDict(extra="forbid")
 _MAX_PATH_LENGTH = 4096  # Linux's PATH_MAX
+
+
+def _refuse_null(value: object) -> object:
+    if value is None:
+        raise ValueError("has no entries: name the namespaces, or leave it out for all namespaces")
+    return value
+
+
+_Namespaces = Annotated[tuple[str, ...] | None, BeforeValidator(_refuse_null)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedObject:
     """An entry of a list of names in `spec.pods`, such as `serviceAccounts`."""
 
+    __pydantic_config__ = _STRICT
+
     name: str  # in the pod; `*`: any
     renamed: Annotated[str, Field(alias="as")] = ""  # in the worker cluster; empty: the same name
-    namespaces: tuple[str, ...] = ()  # empty: all
+    namespaces: _Namespaces = None  # None: all
     read_only: Annotated[bool, Field(alias="readOnly")] = False  # of a claim
 
 
@@ -27,9 +40,11 @@ class NamedObject:
 class NamedPath:
     """An entry of `spec.pods.hostPaths`: a path on the nodes, and all beneath it if it is read only."""
 
+    __pydantic_config__ = _STRICT
+
     prefix: str
     read_only: Annotated[bool, Field(alias="readOnly")] = True
-    namespaces: tuple[str, ...] = ()  # empty: all
+    namespaces: _Namespaces = None  # None: all
 
 
 def find_object(entries: Iterable[NamedObject], name: str, namespace: str) -> NamedObject | None:
@@ -81,6 +96,6 @@ def _segments(path: str) -> list[str]:
     return segments if path.startswith("/") and ".." not in segments else []
 
 
-def counts_for(namespaces: Sequence[str], namespace: str) -> bool:
+def counts_for(namespaces: Sequence[str] | None, namespace: str) -> bool:
     """Whether an entry with these namespaces counts for one."""
-    return not namespaces or namespace in namespaces
+    return namespaces is None or namespace in namespaces

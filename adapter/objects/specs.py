@@ -305,4 +305,6 @@ def _describe_fault(model: type[_Spec], fault: Mapping[str, Any]) -> str:
     if where and where[0] in model.model_fields:  # pydantic uses the field's name where the field is absent
         where[0] = model.model_fields[where[0]].alias or where[0]
     field, message, value = ".".join(["spec", *where]), fault["msg"].removeprefix("Value error, "), repr(fault["input"])
+    if fault["type"] == "unexpected_keyword_argument":
+        message = "is no field of this entry; correct its name, or remove it"
     return f"{field}: {message}" if value in message else f"{field}: {message}, found {value}"

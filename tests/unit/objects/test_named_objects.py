@@ -68,3 +68,8 @@ SCRATCH = NamedPath(prefix="/scratch", read_only=False)
 def test_the_entry_of_a_host_path(entries: list[NamedPath], path: str, want: str | None) -> None:
     entry = find_path(entries, path, "demo")
     assert (entry and entry.prefix) == want
+
+
+def test_an_empty_list_of_namespaces_counts_for_nobody() -> None:
+    assert find_object([NamedObject(name="raydata", namespaces=())], "raydata", "demo") is None
+    assert find_path([NamedPath(prefix="/a", namespaces=())], "/a", "demo") is None

@@ -280,6 +280,26 @@ def test_all_faults_of_a_policy_are_kept(spec: Raw, want: list[str]) -> None:
     assert str(error.value) == error.value.messages[0]
 
 
+LISTS = {
+    "serviceAccounts": "name", "persistentVolumeClaims": "name", "runtimeClasses": "name", "schedulers": "name",
+    "priorityClasses": "name", "hostPaths": "prefix",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", LISTS)
+def test_an_entry_with_a_misspelt_list_of_namespaces_is_invalid(field: str) -> None:
+    """Without its list it would count for every tenant."""
+    entry = {LISTS[field]: "/a", "namespace": ["payroll"]}
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_worker_cluster(make.make_worker_cluster(pods={field: [entry]}))
+    assert str(error.value) == (
+        f"WorkerCluster east: spec.pods.{field}.0.namespace: is no field of this entry; correct its name, or "
+        "remove it, found ['payroll']."
+    )
+    with pytest.raises(specs.InvalidSpec, match="has no entries: name the namespaces"):
+        specs.parse_worker_cluster(make.make_worker_cluster(pods={field: [{LISTS[field]: "/a", "namespaces": None}]}))
+
+
 def test_all_faults_of_a_worker_cluster_are_kept() -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         specs.parse_worker_cluster(
