@@ -149,15 +149,25 @@ class Offers:
         return flavors or (capacity.flavors_if_empty(count) if preempts else {})
 
     def reserve_pods(
-        self, candidate: Candidate, path: QuotaPath, group: GroupRequest, count: int, *, preempts: bool = False
+        self,
+        candidate: Candidate,
+        path: QuotaPath,
+        group: GroupRequest,
+        count: int,
+        *,
+        preempts: bool = False,
+        waiting: bool = False,
     ) -> QuotaPath:
-        """The quota path after `count` pods are reserved; a group that `preempts` may exceed the free capacity."""
+        """The quota path after `count` pods are reserved; a group that `preempts` may exceed the free capacity.
+
+        What `waiting` pods would borrow yields to the nominal quota of other queues.
+        """
 
         def charged() -> QuotaPath:
             flavors = self.assigned_flavors(candidate, path, group, count, preempts=preempts)
-            return tree.reserve_pods(path, flavors, self.counted_request(candidate, group), count)
+            return tree.reserve_pods(path, flavors, self.counted_request(candidate, group), count, waiting=waiting)
 
-        return self.compute_once(candidate, ("charged", path, group.name, count, preempts), charged)
+        return self.compute_once(candidate, ("charged", path, group.name, count, preempts, waiting), charged)
 
     def admits_share(self, candidate: Candidate, path: QuotaPath, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try, with the groups sorted by role.

@@ -181,7 +181,8 @@ def shares_to_hold(request: GangRequest, candidates: Sequence[Candidate]) -> tup
     """The capacity that a starved gang holds from those behind it, as shares.
 
     A gang that must be in one cluster holds capacity only in the cluster where the most workers fit. A gang that would
-    not fit even if the clusters were empty holds nothing, because such a gang may wait for ever.
+    not fit even if the clusters were empty holds nothing, because such a gang may wait for ever. What it would borrow
+    is held only against those who would borrow, too (`charge_shares`).
     """
     offers = Offers(request)
     gang_offers = [
@@ -200,36 +201,41 @@ def shares_to_hold(request: GangRequest, candidates: Sequence[Candidate]) -> tup
     return tuple(_build_share(request, name, groups) for name, groups in counts.items() if groups)
 
 
-def charge_shares(request: GangRequest, candidates: Sequence[Candidate], shares: Sequence[Share]) -> list[Candidate]:
+def charge_shares(
+    request: GangRequest, candidates: Sequence[Candidate], shares: Sequence[Share], *, waiting: bool = False
+) -> list[Candidate]:
+    """The candidates less these shares; what shares of a `waiting` gang would borrow yields to its owners."""
     offers, by_cluster = Offers(request), defaultdict[str, list[Share]](list)
     for share in shares:
         by_cluster[share.cluster].append(share)
     return [
-        replace(candidate, quota_tree=_charged_tree(offers, candidate, by_cluster[candidate.name]))
+        replace(candidate, quota_tree=_charged_tree(offers, candidate, by_cluster[candidate.name], waiting=waiting))
         if candidate.name in by_cluster and not filter_reason(request, replace(candidate, problem=""))
         else candidate
         for candidate in candidates
     ]
 
 
-def _charged_tree(offers: Offers, candidate: Candidate, shares: Iterable[Share]) -> QuotaTree:
+def _charged_tree(offers: Offers, candidate: Candidate, shares: Iterable[Share], *, waiting: bool) -> QuotaTree:
     """The candidate's tree less the quota of these shares, of which an elastic job may have hundreds in one cluster."""
     if offers.uncovered_resources(candidate):  # the share exists, or will ask
         offers, candidate = Offers(offers.request), replace(candidate, asks_kueue=True)
     path = offers.quota_path(candidate)
     for share in shares:
-        path = _charge_share(offers, candidate, path, share)
+        path = _charge_share(offers, candidate, path, share, waiting=waiting)
     return tree.with_usage(candidate.quota_tree, queue_name(offers.request, candidate), path)
 
 
-def _charge_share(offers: Offers, candidate: Candidate, path: QuotaPath, share: Share) -> QuotaPath:
+def _charge_share(offers: Offers, candidate: Candidate, path: QuotaPath, share: Share, *, waiting: bool) -> QuotaPath:
     groups = {group.name: group for group in offers.request.groups}
     parts = [part for part in share.groups if part.name in groups]
     by_role = sorted(parts, key=lambda part: part.role)
     if parts != by_role and offers.admits_share(candidate, path, {part.name: part.count for part in parts}):
         parts = by_role
     for part in parts:
-        path = offers.reserve_pods(candidate, path, groups[part.name], part.count, preempts=share.preempts)
+        path = offers.reserve_pods(
+            candidate, path, groups[part.name], part.count, preempts=share.preempts, waiting=waiting
+        )
     return path
 
 

@@ -145,8 +145,11 @@ def complete_result(request: GangRequest, kept_shares: Iterable[Share]) -> PlanR
     )
 
 
-def deduct_shares(request: GangRequest, shares: Sequence[Share], remaining: RemainingCapacity) -> RemainingCapacity:
-    fleet = planner.charge_shares(request, remaining.candidates, shares)
+def deduct_shares(
+    request: GangRequest, shares: Sequence[Share], remaining: RemainingCapacity, *, waiting: bool = False
+) -> RemainingCapacity:
+    """The remaining capacity less these shares: promised ones, or those that a `waiting` gang would take or holds."""
+    fleet = planner.charge_shares(request, remaining.candidates, shares, waiting=waiting)
     return replace(remaining, candidates=fleet, promised=(*remaining.promised, (request, shares)))
 
 
@@ -158,14 +161,19 @@ def deduction_key(gang: WaitingGang, plan_request: PlanRequest, now: datetime) -
 def capacity_after(
     gang: WaitingGang, plan_request: PlanRequest, remaining: RemainingCapacity, now: datetime
 ) -> RemainingCapacity:
-    """The remaining capacity after one more gang takes what it can, or holds what it could use."""
+    """The remaining capacity after one more gang takes what it can, or holds what it could use.
+
+    From another ClusterQueue that is only what this queue could not use within its own nominal quota.
+    """
     until = ordering.holds_capacity_until(gang, now)
     candidates = _requested_candidates(plan_request, remaining.candidates)
     shares = () if gang.known_not_to_fit else planner.plan(plan_request.request, candidates).shares
     holds = remaining.holds
     if not shares and until and (shares := planner.shares_to_hold(plan_request.request, candidates)):
         holds = (*holds, CapacityHold(gang.workload.job, until))
-    return deduct_shares(plan_request.request, shares, replace(remaining, holds=holds)) if shares else remaining
+    if not shares:
+        return remaining
+    return deduct_shares(plan_request.request, shares, replace(remaining, holds=holds), waiting=True)
 
 
 def plan_gang(plan_request: PlanRequest, remaining: RemainingCapacity) -> PlanResult:

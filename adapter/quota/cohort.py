@@ -2,11 +2,15 @@
 
 It is the integer arithmetic of kueue v0.19.2 pkg/cache/scheduler/resource_node.go; each function names its counterpart.
 Fair sharing never changes what fits.
+
+What a waiting gang would borrow takes nothing from a queue's own nominal quota: Kueue, too, admits who stays within
+that quota before who borrows (kueue:pkg/scheduler/scheduler.go makeClassicalIterator). So there are two usages after
+such a deduction, with and without what was borrowed, and a queue's own quota is what the second one leaves.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from adapter.objects.pod_requests import UNLIMITED
 
@@ -45,9 +49,14 @@ class Forest:
     paths: Mapping[TreeKey, Sequence[TreeKey]]  # node to root, both included
     # The usage of the nodes that were charged since the observation.
     charged_usage: Mapping[TreeKey, Amounts] = field(default_factory=dict)
+    # The same without what waiting gangs would borrow; only of nodes where they would.
+    unborrowed_usage: Mapping[TreeKey, Amounts] = field(default_factory=dict)
 
     def usage(self, key: TreeKey) -> Amounts:
         return self.charged_usage[key] if key in self.charged_usage else self.observed_usage[key]
+
+
+PathNodes = Sequence[tuple[Mapping[FlavorResource, Quota], Amounts, Amounts]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +66,8 @@ class QuotaPath:
     Each entry has the node's own limits on borrowing or lending, its subtree quota, and its usage.
     """
 
-    nodes: Sequence[tuple[Mapping[FlavorResource, Quota], Amounts, Amounts]] = ()
+    nodes: PathNodes = ()
+    unborrowed_nodes: PathNodes | None = None  # without what waiting gangs would borrow; None if they borrow nothing
 
 
 def build_forest(nodes: Mapping[TreeKey, ResourceNode]) -> Forest:
@@ -83,9 +93,15 @@ def build_forest(nodes: Mapping[TreeKey, ResourceNode]) -> Forest:
 
 def quota_path(forest: Forest, key: TreeKey) -> QuotaPath:
     """The path from the root to a node; empty for a node that does not exist or is in a cycle."""
-    path = reversed(forest.paths.get(key, ()))
+    path = forest.paths.get(key, ())[::-1]
+    nodes = [
+        (_limited_quotas(forest.nodes[node].quotas), forest.subtree_quota[node], forest.usage(node)) for node in path
+    ]
+    if forest.unborrowed_usage.keys().isdisjoint(path):
+        return QuotaPath(nodes)
+    unborrowed = (forest.unborrowed_usage.get(node, forest.usage(node)) for node in path)
     return QuotaPath(
-        [(_limited_quotas(forest.nodes[node].quotas), forest.subtree_quota[node], forest.usage(node)) for node in path]
+        nodes, [(limits, subtree, usage) for (limits, subtree, _), usage in zip(nodes, unborrowed, strict=True)]
     )
 
 
@@ -98,10 +114,22 @@ def _limited_quotas(quotas: Mapping[FlavorResource, Quota]) -> dict[FlavorResour
 
 
 def available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """The amount that the node may use now without preemption; negative if over-admitted. Source: available."""
-    _, subtree, usage = path.nodes[0]
+    """The amount that the node may use now without preemption; negative if over-admitted.
+
+    Within its own nominal quota, what waiting gangs would borrow does not count.
+    """
+    free = _available(path.nodes, flavor_resource)
+    if path.unborrowed_nodes is None:
+        return free
+    own = min(_available(path.unborrowed_nodes, flavor_resource), unused_nominal(path, flavor_resource))
+    return max(free, own)
+
+
+def _available(nodes: PathNodes, flavor_resource: FlavorResource) -> int:
+    """Source: available."""
+    _, subtree, usage = nodes[0]
     free = subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0))
-    for limits, subtree, usage in path.nodes[1:]:
+    for limits, subtree, usage in nodes[1:]:
         quota, used = limits.get(flavor_resource), usage.get(flavor_resource, 0)
         if quota is None and used >= 0:
             continue  # like most nodes, this one lends all its quota
@@ -131,7 +159,11 @@ def potential_available(path: QuotaPath, flavor_resource: FlavorResource) -> int
 
 def unused_nominal(path: QuotaPath, flavor_resource: FlavorResource) -> int:
     """The node's own unused nominal quota, whether other nodes have borrowed it or not."""
-    _, subtree, usage = path.nodes[-1]
+    return _unused(path.nodes, flavor_resource)
+
+
+def _unused(nodes: PathNodes, flavor_resource: FlavorResource) -> int:
+    _, subtree, usage = nodes[-1]
     return max(0, subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0)))
 
 
@@ -155,8 +187,23 @@ def borrowing_level(path: QuotaPath, flavor_resource: FlavorResource, amount: in
 
 
 def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
-    """The path with `amounts` more in use at the node. Source: addUsage."""
-    nodes = list(path.nodes)
+    """The path with `amounts` more in use at the node."""
+    unborrowed = path.unborrowed_nodes
+    return QuotaPath(_add_usage(path.nodes, amounts), None if unborrowed is None else _add_usage(unborrowed, amounts))
+
+
+def add_waiting_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
+    """The path with `amounts` more that a waiting gang would use: what it would borrow yields to its owners."""
+    unborrowed = path.nodes if path.unborrowed_nodes is None else path.unborrowed_nodes
+    nominal = {cell: min(amount, _unused(unborrowed, cell)) for cell, amount in amounts.items()}
+    if path.unborrowed_nodes is None and nominal == amounts:
+        return add_usage(path, amounts)
+    return QuotaPath(_add_usage(path.nodes, amounts), _add_usage(unborrowed, nominal))
+
+
+def _add_usage(path_nodes: PathNodes, amounts: Amounts) -> PathNodes:
+    """Source: addUsage."""
+    nodes = list(path_nodes)
     for index, (limits, subtree, usage) in reversed(list(enumerate(nodes))):
         used, beyond = dict(usage), {}
         for cell, more in amounts.items():
@@ -171,7 +218,7 @@ def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
         nodes[index], amounts = (limits, subtree, used), beyond
         if not beyond:
             break
-    return QuotaPath(nodes)
+    return nodes
 
 
 def without_usage(path: QuotaPath) -> QuotaPath:
@@ -180,10 +227,16 @@ def without_usage(path: QuotaPath) -> QuotaPath:
 
 def with_path_usage(forest: Forest, key: TreeKey, path: QuotaPath) -> Forest:
     """The forest with the usage of a node's path; the cost does not grow with the number of queues."""
-    used = zip(reversed(forest.paths.get(key, ())), (usage for _, _, usage in path.nodes), strict=True)
-    return Forest(
-        forest.nodes, forest.subtree_quota, forest.observed_usage, forest.paths, {**forest.charged_usage, **dict(used)}
+    keys, unborrowed = forest.paths.get(key, ())[::-1], path.unborrowed_nodes or ()
+    return replace(
+        forest,
+        charged_usage={**forest.charged_usage, **_usage_by_key(keys, path.nodes)},
+        unborrowed_usage={**forest.unborrowed_usage, **(_usage_by_key(keys, unborrowed) if unborrowed else {})},
     )
+
+
+def _usage_by_key(keys: Sequence[TreeKey], nodes: PathNodes) -> dict[TreeKey, Amounts]:
+    return {key: usage for key, (_, _, usage) in zip(keys, nodes, strict=True)}
 
 
 def add_amounts(amount: int, other: int) -> int:

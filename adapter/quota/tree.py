@@ -91,11 +91,17 @@ def queue_path(tree: QuotaTree, queue: str) -> QuotaPath:
     return cohort.quota_path(tree.forest, (CLUSTER_QUEUE, queue))
 
 
-def reserve_pods(path: QuotaPath, flavors: Mapping[str, str], request: Resources, count: int) -> QuotaPath:
-    """The path of a ClusterQueue with quota reserved for `count` more pods; `flavors` is by resource."""
+def reserve_pods(
+    path: QuotaPath, flavors: Mapping[str, str], request: Resources, count: int, *, waiting: bool = False
+) -> QuotaPath:
+    """The path of a ClusterQueue with quota reserved for `count` more pods; `flavors` is by resource.
+
+    If the pods are `waiting`, what they would borrow yields to the nominal quota of other queues.
+    """
     needs = {**request, PODS: 1}
     amounts = {(flavor, name): min(needs.get(name, 0) * count, UNLIMITED) for name, flavor in flavors.items()}
-    return cohort.add_usage(path, amounts) if amounts else path
+    add = cohort.add_waiting_usage if waiting else cohort.add_usage
+    return add(path, amounts) if amounts else path
 
 
 def with_usage(tree: QuotaTree, queue: str, path: QuotaPath) -> QuotaTree:
