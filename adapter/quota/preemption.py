@@ -1,6 +1,7 @@
-"""Computes the quota that Kueue could preempt from gangs of lower priority in a ClusterQueue.
+"""Computes the quota that Kueue could preempt from gangs of lower priority in a gang's own ClusterQueue.
 
-Only our own shares count: size and priority of other Workloads are unknown here.
+Only our own shares count: size and priority of other Workloads are unknown here. Workloads of other ClusterQueues of
+the cohort are under other rules (reclaimWithinCohort and borrowWithinCohort), and are not counted.
 """
 
 from collections import Counter
@@ -16,25 +17,24 @@ _PREEMPTING_POLICIES = ("LowerPriority", "LowerOrNewerEqualPriority")
 _FlavorResource = tuple[str, str]
 
 
-def simulate_removal(cluster_queues: Iterable[Raw], shares: Iterable[Raw], priority: int) -> Sequence[Raw] | None:
-    """The ClusterQueues without the usage of lower-priority shares in queues that preempt; None without such shares.
+def simulate_removal(
+    cluster_queues: Iterable[Raw], shares: Iterable[Raw], priority: int, queue: str
+) -> Sequence[Raw] | None:
+    """The ClusterQueues without the usage of lower-priority shares in `queue`, if it preempts; None without such.
 
-    Source: kueue:pkg/scheduler/preemption/preemption.go, candidates of the same ClusterQueue
-    (preemption.withinClusterQueue).
+    Source: kueue:pkg/scheduler/preemption/classical/hierarchical_preemption.go classifyPreemptionVariant, WithinCQ.
     """
     queues = list(cluster_queues)
-    able = {key_of(raw)[1] for raw in queues if _preemption_spec(raw).get("withinClusterQueue") in _PREEMPTING_POLICIES}
-    usage_by_queue: dict[str, Counter[_FlavorResource]] = {}
+    own_queue = next((raw for raw in queues if key_of(raw)[1] == queue), {})
+    if _preemption_spec(own_queue).get("withinClusterQueue") not in _PREEMPTING_POLICIES:
+        return None
+    usage: Counter[_FlavorResource] = Counter()
     for share in shares:
         admission = (share.get("status") or {}).get("admission") or {}
-        queue = admission.get("clusterQueue") or ""
-        if queue in able and is_condition_true(share, names.QUOTA_RESERVED) and _workload_priority(share) < priority:
-            usage_by_queue.setdefault(queue, Counter()).update(_assigned_usage(admission))
-    return (
-        [_subtract_usage(raw, usage_by_queue.get(key_of(raw)[1], Counter())) for raw in queues]
-        if usage_by_queue
-        else None
-    )
+        is_lower = admission.get("clusterQueue") == queue and _workload_priority(share) < priority
+        if is_lower and is_condition_true(share, names.QUOTA_RESERVED):
+            usage.update(_assigned_usage(admission))
+    return [_subtract_usage(raw, usage) if raw is own_queue else raw for raw in queues] if usage else None
 
 
 def _subtract_usage(raw: Raw, usage: Counter[_FlavorResource]) -> Raw:

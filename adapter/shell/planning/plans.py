@@ -251,7 +251,9 @@ class GangPlanner:
             await self._deductions.capacity_after(self._snapshot.candidates(involved, {}, workload.namespace), steps),
         )
         if not result.plan.shares and (
-            trees := self._snapshot.trees_after_preemption(plan_request.clusters, workload.priority or 0)
+            trees := self._snapshot.trees_after_preemption(
+                plan_request.clusters, workload.priority or 0, (workload.namespace, workload.queue)
+            )
         ):
             freed = await self._preempting_deductions.capacity_after(
                 self._snapshot.candidates(involved, trees, workload.namespace), steps

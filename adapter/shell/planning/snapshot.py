@@ -18,7 +18,7 @@ from adapter.objects.required_objects import required_objects
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.topology_request import read_topology_request
-from adapter.objects.unstructured import UNREADABLE, Raw, annotation
+from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import capacity
 from adapter.planning.capacity import HeldShare
@@ -50,8 +50,8 @@ class Snapshot:
     ) -> None:
         self._manager, self._fleet, self._dry_run_answers = manager, fleet, dry_run_answers
         self._policies, self._targets, self._reservations = policies, targets, reservations
-        # By cluster: the quota tree after preemption, with the facts that it was computed from.
-        self._preempted_trees: dict[str, tuple[tuple[object, ...], tree.QuotaTree | None]] = {}
+        # By cluster and ClusterQueue: the quota tree after preemption, with the facts that it was computed from.
+        self._preempted_trees: dict[tuple[str, str], tuple[tuple[object, ...], tree.QuotaTree | None]] = {}
 
     def request_of(
         self, workload: Workload, check: str, policy: DispatchPolicy | None = None, unsubmitted: JobObject | None = None
@@ -131,25 +131,36 @@ class Snapshot:
         raws = {name: self._manager.worker_clusters.by_name(name) or {} for name in chosen.clusters}
         return {name: reachability.unproven_reason(raw) for name, raw in raws.items()}
 
-    def trees_after_preemption(self, order: Iterable[str], priority: int) -> dict[str, tree.QuotaTree]:
+    def trees_after_preemption(
+        self, order: Iterable[str], priority: int, local_queue: Key
+    ) -> dict[str, tree.QuotaTree]:
         """Quota trees by cluster, less the gangs of lower priority that Kueue may preempt.
 
-        `priority` is the gang's own; each cluster may cap it.
+        Those are in the ClusterQueue of the gang's own LocalQueue there. `priority` is the gang's own; each cluster may
+        cap it.
         """
         members = self._fleet.caches()
-        self._preempted_trees = {name: entry for name, entry in self._preempted_trees.items() if name in members}
-        trees = {name: self._tree_after_preemption(members[name], priority) for name in order if name in members}
+        self._preempted_trees = {
+            (name, queue): entry
+            for (name, queue), entry in self._preempted_trees.items()
+            if name in members and queue in members[name].tree.queues
+        }
+        queues = {name: members[name].queues.get(local_queue, ("", ""))[0] for name in order if name in members}
+        trees = {
+            name: self._tree_after_preemption(members[name], priority, queue) for name, queue in queues.items() if queue
+        }
         return {name: quota_tree for name, quota_tree in trees.items() if quota_tree}
 
-    def _tree_after_preemption(self, cache: WorkerClusterCache, priority: int) -> tree.QuotaTree | None:
+    def _tree_after_preemption(self, cache: WorkerClusterCache, priority: int, queue: str) -> tree.QuotaTree | None:
         """A cluster's tree, None if nothing can be preempted; cached, since many waiting gangs have one priority."""
         capped = capped_priority(priority, cache.spec.max_priority) or 0
         facts = capped, cache.tree, cache.workloads.change_count
-        if self._preempted_trees.get(cache.name, ((), None))[0] != facts:
-            queues = _queues_after_preemption(cache, capped)
+        key = cache.name, queue
+        if self._preempted_trees.get(key, ((), None))[0] != facts:
+            queues = _queues_after_preemption(cache, capped, queue)
             quota_tree = tree.build(queues, cache.cohorts, cache.flavors, previous=cache.tree) if queues else None
-            self._preempted_trees[cache.name] = facts, quota_tree
-        return self._preempted_trees[cache.name][1]
+            self._preempted_trees[key] = facts, quota_tree
+        return self._preempted_trees[key][1]
 
     def candidates(
         self, clusters: Iterable[str], trees: Mapping[str, tree.QuotaTree], namespace: str
@@ -244,8 +255,8 @@ def _read_held(cache: WorkerClusterCache, clocks: ClockOffsets, raw: Raw) -> tup
     return reservation, HeldShare(reserved_at, cache.reserved_as_of(reservation), cache.queue_version(reservation))
 
 
-def _queues_after_preemption(cache: WorkerClusterCache, priority: int) -> Sequence[Raw] | None:
+def _queues_after_preemption(cache: WorkerClusterCache, priority: int, queue: str) -> Sequence[Raw] | None:
     try:
-        return preemption.simulate_removal(cache.cluster_queues, cache.workloads, priority)
+        return preemption.simulate_removal(cache.cluster_queues, cache.workloads, priority, queue)
     except UNREADABLE:
         return None  # unknown which gangs can be preempted

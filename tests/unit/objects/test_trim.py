@@ -188,8 +188,8 @@ OF_SHARES: list[Callable[[Any], object]] = [
     key_of, uid_of, malformed_reason, lambda raw: parse_reservation("east", raw), anchor_references, anchor_uid,
     _worker_count, indexes.by_reserved_workload,
     lambda raw: predicates.share_for_pods("east", raw), lambda raw: predicates.share_for_gang("east", raw),
-    lambda raw: preemption.simulate_removal([QUEUE], [raw], 9),
-    lambda raw: preemption.simulate_removal([QUEUE], [raw], 7),
+    lambda raw: preemption.simulate_removal([QUEUE], [raw], 9, "team-a"),
+    lambda raw: preemption.simulate_removal([QUEUE], [raw], 7, "team-a"),
 ]  # fmt: skip
 
 

@@ -70,12 +70,27 @@ def used(found: Sequence[Mapping[str, Any]] | None) -> str | None:
     ],
 )  # fmt: skip
 def test_usage_without_lower_priorities(spec: Raw, shares: list[Raw], want: str | None) -> None:
-    assert used(preemption.simulate_removal([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
+    assert used(preemption.simulate_removal([make_cluster_queue(4, used=4, **spec)], shares, 5, "team-a")) == want
+
+
+def test_shares_in_other_queues_of_the_cohort_stay() -> None:
+    """Those are under reclaimWithinCohort and borrowWithinCohort, although their own queue preempts within itself."""
+    queues = [
+        make_cluster_queue(4, used=4, name=name, cohortName="all", **PREEMPTS)
+        for name in ("team-a", "team-b", "team-c")
+    ]
+    shares = [share(1, 1), share(0, 2, queue="team-b"), share(9, 4, queue="team-c")]
+    removed = {name: preemption.simulate_removal(queues, shares, 5, name) for name in ("team-a", "team-b", "team-c")}
+    assert {name: raws and [used([raw]) for raw in raws] for name, raws in removed.items()} == {
+        "team-a": ["3", "4", "4"],
+        "team-b": ["4", "2", "4"],
+        "team-c": None,
+    }
 
 
 def test_the_queue_is_not_modified() -> None:
     queue = make_cluster_queue(4, used=4, **PREEMPTS)
-    preemption.simulate_removal([queue], [share(1, 2)], 5)
+    preemption.simulate_removal([queue], [share(1, 2)], 5, "team-a")
     assert used([queue]) == "4"
 
 
@@ -115,6 +130,17 @@ def test_a_priority_is_capped_by_the_cluster(most: int, preempts: bool) -> None:
     raw["spec"]["priority"] = 5
     body, _, _, _ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     assert bool(body["spec"]["shares"]) is preempts
+
+
+def test_a_gang_counts_on_no_victim_in_another_queue() -> None:
+    sight = Sight({"east": 2})
+    member = sight.members["east"]
+    queues = [make_cluster_queue(2, used=2, name=name, cohortName="all", **PREEMPTS) for name in ("team-a", "team-b")]
+    fill(member.cluster_queues, *queues)
+    fill(member.workloads, {"metadata": make_meta("theirs"), **share(1, 2, queue="team-b")})
+    assert sight.planning._snapshot.trees_after_preemption(["east"], 5, (NAMESPACE, QUEUE)) == {}
+    fill(member.workloads, {"metadata": make_meta("ours"), **share(1, 2)})
+    assert sight.planning._snapshot.trees_after_preemption(["east"], 5, (NAMESPACE, QUEUE)).keys() == {"east"}
 
 
 def test_where_preemption_frees_too_little_nothing_is_placed() -> None:
