@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from adapter.names import EventReason, OrphanReason
+from adapter.objects.past_exclusions import PastExclusions
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
@@ -36,6 +37,7 @@ class Plan:
     # Worker group -> slots on `kept_shares` where workers do not start.
     unusable_slots: Mapping[str, int] = field(default_factory=dict)
     start_timed_out: bool = False  # so a cluster is excluded
+    start_timeouts_before: int = 0  # in earlier attempts
     last_round: int = 0  # the last one that a deleted Placement's shares and pods still use; new rounds follow it
 
 
@@ -99,6 +101,16 @@ class SetCheck:
     podset_updates: tuple[Mapping[str, Any], ...] = ()
     # The shares that must still be admitted when they are read just before the write.
     reservations_to_verify: tuple[Reservation, ...] = ()
+    # What the next attempt must know; it is recorded on the Workload before.
+    past_exclusions: PastExclusions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordExclusions:
+    """Record on a Workload what its next attempt must know of worker clusters."""
+
+    workload: Workload
+    past_exclusions: PastExclusions
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +230,7 @@ Action = (
     | DeleteSharePods
     | DeleteShare
     | SetCheck
+    | RecordExclusions
     | Deactivate
     | Reactivate
     | UpdatePlacementStatus

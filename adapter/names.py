@@ -122,6 +122,8 @@ DEACTIVATED_AT_ANNOTATION: Final = f"{DOMAIN}/yielded-at"
 DEACTIVATIONS_ANNOTATION: Final = f"{DOMAIN}/yields"
 # On a Workload that we deactivated after Kueue had queued it again, behind those queued before: since when it queues.
 REQUEUED_AT_ANNOTATION: Final = f"{DOMAIN}/requeued-at"
+# On a Workload: the worker clusters that plans of its next attempt exclude, and until when; a JSON object.
+PAST_EXCLUSIONS_ANNOTATION: Final = f"{DOMAIN}/excluded"
 
 # --- queues: written by admins -----------------------------------------------------------------------------------
 # Key of the node label of the flavors `local` and `remote`, of the remote flavor's taint, and of a label on

@@ -20,6 +20,7 @@ texts for people, and timeouts.py all times.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from adapter import names
@@ -33,7 +34,7 @@ from adapter.actions import (
     UpdatePlacementStatus,
     emit_event,
 )
-from adapter.gang import cleanup, dry_run, elastic, messages, requeue, reserve, running
+from adapter.gang import carry_over, cleanup, dry_run, elastic, messages, requeue, reserve, running
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import MISSING_OBJECTS_RETRY, RESYNC, current_exclusions
 from adapter.objects.placement import Placement, placement_name
@@ -102,8 +103,12 @@ def _delete_leftovers(state: GangState) -> list[Action]:
 
 def _delete_leftovers_and_placements(state: GangState) -> list[Action]:
     gang = state.gang
-    outdated = [DeletePlacement(p) for p in gang.placements if p not in (state.current, gang.elastic_placement)]
-    return [*outdated, *_deletion_denied_events(state), *_delete_leftovers(state)]
+    outdated = [placement for placement in gang.placements if placement not in (state.current, gang.elastic_placement)]
+    return [
+        *carry_over.delete_placements(gang, state.workload, outdated, state.now),
+        *_deletion_denied_events(state),
+        *_delete_leftovers(state),
+    ]
 
 
 def _clean_up(state: GangState) -> list[Action]:
@@ -165,12 +170,12 @@ def _holds_no_quota(state: GangState) -> bool:
 
 
 def _drop_placements(state: GangState) -> list[Action]:
-    actions: list[Action] = []
-    for placement in state.gang.placements:
-        actions += (
-            elastic.drop_shares(state.workload, placement, state.now) if placement.job else [DeletePlacement(placement)]
-        )
-    return [*actions, *requeue.reactivate(state.workload, state.now)]
+    placements, workload = state.gang.placements, state.workload
+    if unrecorded := carry_over.record_before_deletion(state.gang, workload, placements, state.now):
+        return unrecorded
+    deletions = [DeletePlacement(placement) for placement in placements if not placement.job]
+    dropped = [elastic.drop_shares(workload, placement, state.now) for placement in placements if placement.job]
+    return [*deletions, *chain.from_iterable(dropped), *requeue.reactivate(workload, state.now)]
 
 
 def _precedes_earlier_jobs(state: GangState) -> bool:
@@ -341,9 +346,15 @@ def _needs_round(state: GangState) -> bool:
 
 def _plan(state: GangState) -> list[Action]:
     kept_shares = () if state.ready else None  # a running job takes whatever fits
-    exclusions = current_exclusions(state.current, state.now, state.gang.policy.start_timeout)
+    gang, workload, now = state.gang, state.workload, state.now
+    exclusions = (
+        current_exclusions(state.current, now, gang.policy.start_timeout)
+        if state.current
+        else carry_over.exclusions_for_start(gang, workload, now)
+    )
     placement, last_round = state.current or state.gang.elastic_placement, state.gang.shares.last_round
-    return [Plan(state.workload, placement, exclusions, kept_shares, last_round=last_round)]
+    before = carry_over.start_timeouts_before(gang, workload, now)
+    return [Plan(workload, placement, exclusions, kept_shares, last_round=last_round, start_timeouts_before=before)]
 
 
 def _is_resized(state: GangState) -> bool:

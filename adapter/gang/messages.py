@@ -5,11 +5,13 @@ a waiting gang costs no writes. Other modules decide when a message is due.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, SetCheck, UpdatePlacementStatus, emit_event
 from adapter.gang.gang_facts import Gang
+from adapter.objects.past_exclusions import PastExclusions
 from adapter.objects.placement import Placement, PlacementState, Share, describe_shares
 from adapter.objects.reason import Reason, clause, sentence
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, condition, format_time, truncate, updated_condition
@@ -168,11 +170,22 @@ def timeout_text(timeout: timedelta) -> str:
 
 
 def queue_again(
-    gang: Gang, workload: Workload, reason: names.EventReason, text: str, *, names_job: bool = False
+    gang: Gang,
+    workload: Workload,
+    reason: names.EventReason,
+    text: str,
+    *,
+    names_job: bool = False,
+    past_exclusions: PastExclusions | None = None,
 ) -> list[Action]:
     """Let Kueue queue the job again, which frees the quota in all worker clusters."""
     event = emit_event(workload.job, reason, text, warning=True, names_job=names_job)
-    return [*event, set_check(gang, workload, names.CHECK_RETRY, text)]
+    return [*event, retry_check(gang, workload, text, past_exclusions)]
+
+
+def retry_check(gang: Gang, workload: Workload, message: str, past_exclusions: PastExclusions | None) -> SetCheck:
+    """Answer Retry; the next attempt leaves out the clusters of `past_exclusions`."""
+    return replace(set_check(gang, workload, names.CHECK_RETRY, message), past_exclusions=past_exclusions)
 
 
 def set_check(gang: Gang, workload: Workload, state: str, message: str) -> SetCheck:

@@ -13,6 +13,7 @@ from datetime import datetime
 from adapter import names
 from adapter.actions import Action, DeletePod, Plan, RequeueAfter, UpdatePlacementStatus, emit_event
 from adapter.gang import (
+    carry_over,
     elastic,
     group_slots,
     messages,
@@ -50,8 +51,8 @@ class _LostShares:
     def restart_helps(self) -> bool:
         """Whether workers were lost whose loss a restart of the whole gang can mend.
 
-        A restart mends no share whose cluster denies pods: the next plan of this attempt excludes that cluster, but a
-        new attempt would not. Single-worker shares do not count.
+        A share whose cluster denies pods is replaced without a restart: the next plan excludes that cluster.
+        Single-worker shares do not count.
         """
         return any(not share.single_worker and share not in self.pods_denied for share in self.with_workers)
 
@@ -59,7 +60,7 @@ class _LostShares:
 def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
     """Queue a gang without remote pods again; otherwise place lost workers again and replace unready ones in time."""
     if unused_quota.is_overdue(gang, now):
-        return unused_quota.queue_again(gang, workload, placement)
+        return unused_quota.queue_again(gang, workload, placement, now)
     if uncreated_workers.must_queue_again(gang, workload, placement, now):
         return uncreated_workers.queue_again(gang, workload, placement, now)
     return [
@@ -80,7 +81,9 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
     events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
     if gang.policy.restarts_on_share_loss and lost.restart_helps:
         text = f"{lost.message} The whole job restarts, because its policy has onShareLost: Restart."
-        return [*events, messages.set_check(gang, workload, names.CHECK_RETRY, text)]
+        denied = _exclusions_of_denials(recorded, lost, now)
+        record = carry_over.record_exclusions(gang, workload, recorded, denied, now) if denied else None
+        return [*events, messages.retry_check(gang, workload, text, record)]
     remaining = [
         share
         for share in (*_admitted_shares(placement, pending), *pending)

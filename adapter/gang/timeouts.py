@@ -138,9 +138,32 @@ def current_exclusions(current: Placement | None, now: datetime, start_timeout: 
     An exclusion that ends too late to be genuine was written by a clock that is ahead, and is ignored. `start_timeout`
     is the policy's.
     """
-    latest = now + max(EXCLUSION_LIMIT, MAX_START_TIMEOUTS * start_timeout)
+    latest = _latest_exclusion(now, start_timeout)
     exclusions = (*current.exclusions, *current.blocked) if current else ()
     return tuple({exclusion.cluster: exclusion for exclusion in exclusions if now < exclusion.until <= latest}.values())
+
+
+def past_exclusions(workload: Workload, now: datetime, start_timeout: timedelta) -> tuple[Exclusion, ...]:
+    """The exclusions of the Workload's earlier attempts; those that end too late to be genuine are ignored."""
+    latest = _latest_exclusion(now, start_timeout)
+    reason = "it was excluded in an earlier attempt of this job"
+    until_by_cluster = workload.past_exclusions.until
+    return tuple(
+        Exclusion(cluster, until, reason) for cluster, until in until_by_cluster.items() if now < until <= latest
+    )
+
+
+def past_start_timeouts(workload: Workload, now: datetime, start_timeout: timedelta) -> int:
+    """How often workers did not start in time in earlier attempts; 0 once the last exclusion is long over."""
+    past, memory = workload.past_exclusions, MAX_START_TIMEOUTS * start_timeout
+    is_recent = any(
+        now < until + memory for until in past.until.values() if until <= _latest_exclusion(now, start_timeout)
+    )
+    return past.start_timeouts if is_recent else 0
+
+
+def _latest_exclusion(now: datetime, start_timeout: timedelta) -> datetime:
+    return now + max(EXCLUSION_LIMIT, MAX_START_TIMEOUTS * start_timeout)
 
 
 def round_started_at(current: Placement, now: datetime) -> datetime:

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, RequeueAfter
-from adapter.gang import drain_order, messages, unused_quota
+from adapter.gang import carry_over, drain_order, messages, unused_quota
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
@@ -102,7 +102,9 @@ def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datet
         f"{_describe_shortage(gang, now)} ({messages.describe_placement(placement)}): {_shortage_reason(gang, now)}. "
         "The job needs all of its workers, so it gives its capacity back and queues again."
     )
-    return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text)
+    clusters = unused_quota.clusters_without_pods(gang)
+    record = carry_over.record_late_clusters(gang, workload, placement, clusters, now)
+    return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text, past_exclusions=record)
 
 
 def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:

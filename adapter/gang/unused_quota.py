@@ -9,12 +9,13 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, RequeueAfter
-from adapter.gang import messages
+from adapter.gang import carry_over, messages
 from adapter.gang.gang_facts import Gang
 from adapter.gang.start_timeout import stuck_reason
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, is_condition_true
+from adapter.objects.unstructured import Raw, is_condition_true, key_of
+from adapter.objects.worker_pod import is_dispatched, slot_share
 from adapter.objects.workload import Workload
 
 NO_MANAGER_PODS = (
@@ -60,13 +61,27 @@ def recheck(gang: Gang, now: datetime) -> list[Action]:
     return [RequeueAfter(since + gang.policy.start_timeout - now)] if since else []
 
 
-def queue_again(gang: Gang, workload: Workload, placement: Placement) -> list[Action]:
+def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
     text = (
         f"No worker of the job was created in a worker cluster {messages.timeout_text(gang.policy.start_timeout)} "
         f"({messages.describe_placement(placement)}): {clause(unused_reason(gang))}. The job gives its capacity back "
         "and queues again."
     )
-    return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text)
+    record = carry_over.record_late_clusters(gang, workload, placement, clusters_without_pods(gang), now)
+    return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text, past_exclusions=record)
+
+
+def clusters_without_pods(gang: Gang) -> list[str]:
+    """The clusters in which manager pods with a slot have no remote pod; none is to blame if no head is ready."""
+    workers = gang.pods.workers
+    if workers is None or workers.head_ready_since is None:
+        return []
+    uncreated = [
+        pod for pod in workers.pods_with_slot if not (key_of(pod) in workers.remote_pods or is_dispatched(pod))
+    ]
+    closed = gang.clusters.draining | gang.clusters.unreachable.keys()
+    clusters = (share.cluster for pod in uncreated if (share := slot_share(pod)) in workers.admitted_shares and share)
+    return [cluster for cluster in clusters if cluster not in closed]
 
 
 def unused_reason(gang: Gang) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from adapter import names
+from adapter.objects.past_exclusions import NO_PAST_EXCLUSIONS, PastExclusions, parse_past_exclusions
 from adapter.objects.unstructured import (
     Key,
     Raw,
@@ -90,6 +91,7 @@ class Workload:
     podsets: tuple[PodSet, ...]
     job: Job | None
     checks: Mapping[str, AdmissionCheckState]
+    past_exclusions: PastExclusions = NO_PAST_EXCLUSIONS  # of earlier attempts
 
     @property
     def queued_at(self) -> datetime | None:
@@ -144,6 +146,7 @@ def parse_workload(raw: Raw) -> Workload:
         podsets=_parse_podsets(spec, status),
         job=job_of(raw),
         checks={entry.get("name") or "": _parse_check(entry) for entry in status.get("admissionChecks") or ()},
+        past_exclusions=parse_past_exclusions(annotation(raw, names.PAST_EXCLUSIONS_ANNOTATION)),
     )
 
 

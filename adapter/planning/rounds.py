@@ -244,7 +244,8 @@ def next_placement(
         placed_round=0,
         blocked=(),
         status={},
-        start_timeouts=(before.start_timeouts if before and same_attempt else 0) + action.start_timed_out,
+        start_timeouts=(before.start_timeouts if before and same_attempt else action.start_timeouts_before)
+        + action.start_timed_out,
         job=workload.job if workload.elastic else None,
         code=_code(result),
         first_round_of_plan=last_round + 1 if runs or (workload.elastic and round_number > last_round + 1) else 0,

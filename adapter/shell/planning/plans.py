@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from adapter import actions
 from adapter.admission.policy import ResolvedPolicy, needs_same_cluster, worker_start_timeout
-from adapter.gang.timeouts import current_exclusions
+from adapter.gang.timeouts import current_exclusions, past_exclusions
 from adapter.objects.placement import Exclusion, Placement, Share, placement_manifest
 from adapter.objects.rayjob import JobObject, is_running
 from adapter.objects.workload import Workload
@@ -83,7 +83,12 @@ class WaitingGangs:
             policy = rounds.plannable_policy(policy, self._planning_obstacles(workload, check, policy, problem))
         if policy is None:
             return None
-        exclusions = current_exclusions(placement, now, worker_start_timeout(policy))
+        start_timeout = worker_start_timeout(policy)
+        exclusions = (
+            current_exclusions(placement, now, start_timeout)
+            if placement
+            else past_exclusions(workload, now, start_timeout)
+        )
         plan_request = self._snapshot.plan_request(
             self._snapshot.request_of(workload, check, policy.policy), policy, exclusions
         )

@@ -17,11 +17,13 @@ from adapter.actions import (
     DeleteSharePods,
     Plan,
     Reactivate,
+    RecordExclusions,
     Reserve,
     RetargetPlacement,
     SetCheck,
     UpdatePlacementStatus,
 )
+from adapter.objects.past_exclusions import PastExclusions, format_past_exclusions
 from adapter.objects.placement import Placement
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import parse_reservation as read_reservation
@@ -188,7 +190,9 @@ class GangWriter:
         ):
             if isinstance(result, BaseException):
                 raise result
-        workload = action.workload
+        workload, version = action.workload, action.workload.resource_version
+        if action.past_exclusions is not None:  # before the check, which lets Kueue end the attempt
+            version = await self._write_past_exclusions(workload, action.past_exclusions)
         entry = {
             "name": action.check,
             "state": action.state,
@@ -203,12 +207,24 @@ class GangWriter:
                 "name": workload.name,
                 "namespace": workload.namespace,
                 "uid": workload.uid,
-                "resourceVersion": workload.resource_version,  # a late answer must not affect the next attempt
+                "resourceVersion": version,  # a late answer must not affect the next attempt
             },
             "status": {"admissionChecks": [entry]},
         }
         path = resources.WORKLOADS.path(workload.namespace, workload.name, "status")
         self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
+
+    async def record_exclusions(self, action: RecordExclusions) -> None:
+        await self._write_past_exclusions(action.workload, action.past_exclusions)
+
+    async def _write_past_exclusions(self, workload: Workload, past_exclusions: PastExclusions) -> str:
+        """Write the annotation; returns the Workload's version after that."""
+        annotations = {names.PAST_EXCLUSIONS_ANNOTATION: format_past_exclusions(past_exclusions)}
+        metadata = {"uid": workload.uid, "resourceVersion": workload.resource_version, "annotations": annotations}
+        path = resources.WORKLOADS.path(workload.namespace, workload.name)
+        raw = await self._manager.client.merge_patch(path, {"metadata": metadata})
+        self._manager.workloads.put(raw)
+        return str(meta(raw).get("resourceVersion") or "")
 
     async def _verify_share(self, share: Reservation) -> None:
         client = self._fleet.connected_cache(share.cluster).client

@@ -18,6 +18,7 @@ from adapter.actions import (
     SetCheck,
     UpdatePlacementStatus,
 )
+from adapter.objects.past_exclusions import PastExclusions, parse_past_exclusions
 from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.workload import parse_workload
@@ -96,6 +97,20 @@ async def test_the_check_is_written_by_the_workloads_version() -> None:
     assert meant == {"uid": parse_workload(WORK).uid, "resourceVersion": parse_workload(WORK).resource_version}
     (entry,) = write.body["status"]["admissionChecks"]
     assert (entry["name"], entry["state"]) == (builders.CHECK, names.CHECK_READY)
+
+
+async def test_exclusions_are_recorded_before_the_check_by_the_workloads_version() -> None:
+    """A process that dies between the two writes must not lose them."""
+    recorded = {**WORK, "metadata": WORK["metadata"] | {"resourceVersion": "8"}}
+    server, past = Server(lists=[says(recorded), says(WORK)]), PastExclusions({"west": builders.at(60)}, 1)
+    work = parse_workload(WORK)
+    await do(server, SetCheck(work, builders.CHECK, names.CHECK_RETRY, "again", past_exclusions=past))
+    record, check = server.asked
+    assert record.path.endswith("/workloads/rayjob-train") and check.path.endswith("/workloads/rayjob-train/status")
+    metadata = record.body["metadata"]
+    assert (metadata["uid"], metadata["resourceVersion"]) == (work.uid, work.resource_version)
+    assert parse_past_exclusions(metadata["annotations"][names.PAST_EXCLUSIONS_ANNOTATION]) == past
+    assert check.body["metadata"]["resourceVersion"] == "8"
 
 
 STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
