@@ -16,6 +16,7 @@ from adapter.gang import (
     carry_over,
     elastic,
     group_slots,
+    incomplete_gang,
     messages,
     readiness_timeout,
     scale_up,
@@ -63,6 +64,8 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
         return unused_quota.queue_again(gang, workload, placement, now)
     if uncreated_workers.must_queue_again(gang, workload, placement, now):
         return uncreated_workers.queue_again(gang, workload, placement, now)
+    if incomplete_gang.must_queue_again(gang, workload, placement, now):
+        return incomplete_gang.queue_again(gang, workload, placement, now)
     return [
         *_decide_shares(gang, workload, placement, now),
         *unused_quota.recheck(gang, now),

@@ -134,6 +134,44 @@ def _late_reason(workers: GangWorkers, timer: _StartTimer) -> str:
     return f"{messages.timeout_text(timer.timeout)}: {stuck_reason(workers.remote_pods.get(key_of(timer.pod)))}"
 
 
+def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
+    """The manager pods that did not start within the policy's whole timeout, and for which no cluster has capacity.
+
+    The last plan excluded their clusters and found too few slots. A gang in one cluster of which a worker has started
+    is not planned elsewhere at all.
+    """
+    workers, timeout = gang.pods.workers, gang.policy.start_timeout
+    if workers is None:
+        return []
+    timers = _start_timers(gang, workers)
+    pods = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
+    excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, timeout)}
+    stuck = list({uid_of(pod): pod for pod in pods}.values())
+    is_divided_never = gang.policy.same_cluster and len(stuck) < len(workers.pods_with_slot)
+    has_no_room = current.waiting_since is not None and excluded.issuperset(map(_slot_cluster, stuck))
+    return stuck if is_divided_never or (has_no_room and not _may_move(gang, workers, current, stuck, excluded)) else []
+
+
+def _may_move(
+    gang: Gang, workers: GangWorkers, current: Placement, pods: Iterable[Raw], closed_clusters: Collection[str]
+) -> bool:
+    """Whether a share for these pods waits for its admission, or has a free slot."""
+    if any(current.share_key(share) not in workers.admitted_shares for share in current.active_shares):
+        return True
+    free = drain_order.free_slots(workers, {*closed_clusters, *gang.clusters.draining})
+    return any(free[worker_group_of(pod)] > 0 for pod in pods)
+
+
+def reason_of(gang: Gang, pod: Raw) -> str:
+    """Why a manager pod's remote pod does not start."""
+    return stuck_reason(gang.pods.workers.remote_pods.get(key_of(pod)) if gang.pods.workers else None)
+
+
+def cluster_of(pod: Raw) -> str:
+    """The cluster of a manager pod with a slot."""
+    return _slot_cluster(pod)
+
+
 def fail_late_pods(gang: Gang, start_timeouts: StartTimeouts, now: datetime) -> list[Action]:
     """Fail the late pods that may move now. KubeRay replaces each, on a free slot."""
     return (

@@ -18,6 +18,7 @@ from adapter.actions import Action, RequeueAfter
 from adapter.gang import carry_over, drain_order, messages, unused_quota
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
+from adapter.gang.incomplete_gang import is_incomplete
 from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
 from adapter.gang.timeouts import start_timeout_exclusion
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey, describe_shares
@@ -84,17 +85,8 @@ def _overdue_workers(gang: Gang, now: datetime) -> frozenset[str]:
 
 
 def must_queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> bool:
-    """Whether a gang of which all workers must start lacks some for too long, and never ran with all of them.
-
-    An elastic job and a RayService may compute without them. A worker in an unreachable cluster may run.
-    """
-    workers = gang.pods.workers
-    if workers is None or workers.was_complete or not gang.policy.all_or_nothing or placement.job is not None:
-        return False
-    if workload.job and workload.job.service:
-        return False
-    is_observed = not any(share.cluster in gang.clusters.unreachable for share in placement.active_shares)
-    return is_observed and bool(_overdue_workers(gang, now))
+    """Whether a gang of which all workers must start lacks some for too long, and never ran with all of them."""
+    return is_incomplete(gang, workload, placement) and bool(_overdue_workers(gang, now))
 
 
 def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
