@@ -29,6 +29,8 @@ from adapter.objects.workload import Workload
 
 # Stands for all workers without a manager pod, beside the uids of manager pods.
 NO_MANAGER_POD = ""
+# Stands for the gang while any of its workers is not created, whichever pods these are: KubeRay replaces failed pods.
+ANY_WORKER = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,39 @@ def uncreated_workers(gang: Gang) -> list[str]:
     free = drain_order.free_slots(workers, closed)
     pods = [pod for pod in workers.living_pods if not _is_created(workers, pod) and not waits_for_quota(pod)]
     uids = [uid_of(pod) for pod in pods if _has_quota(workers, closed, pod) or _may_take_slot(pod, free)]
-    are_missing = uncreated_pods(workers) > 0 and free.total() > len(pods_awaiting_slot(workers))
+    are_missing = uncreated_pods(workers) > 0 and _count_open_slots(workers, closed) > len(pods_awaiting_slot(workers))
     return [*uids, NO_MANAGER_POD] if are_missing else uids
+
+
+def creation_waiters(gang: Gang) -> list[str]:
+    """The uncreated workers, and `ANY_WORKER` if there are some: those of a moment later may be other pods."""
+    workers = uncreated_workers(gang) or ([NO_MANAGER_POD] if _has_lost_all_pods(gang) else [])
+    return [*workers, ANY_WORKER] if workers else []
+
+
+def _has_lost_all_pods(gang: Gang) -> bool:
+    """Whether a gang without any manager pod has an admitted share: KubeRay replaces the hosts of a replica at once."""
+    placement = gang.current_placement
+    if placement is None or placement.job or gang.pods.workers or not unused_quota.are_checks_ready(gang):
+        return False
+    if gang.pods.shares_with_live_manager_pods or gang.pods.has_unplaced_workers:
+        return False
+    reservations = gang.reservations_of(placement, placement.active_shares).values()
+    return any(reservation and reservation.admitted for reservation in reservations)
+
+
+def _count_open_slots(workers: GangWorkers, closed_clusters: frozenset[str]) -> int:
+    """Count the slots on admitted shares without a living worker; also those in the block of a replica that has some.
+
+    A replica that lacks a host holds the quota of all of its hosts.
+    """
+    shares = {
+        key: share.workers
+        for share in workers.placement.active_shares
+        if (key := workers.placement.share_key(share)) in workers.admitted_shares
+        and share.cluster not in closed_clusters
+    }
+    return sum(shares.values()) - sum(slot_share(pod) in shares for pod in workers.pods_with_slot)
 
 
 def _closed_clusters(gang: Gang) -> frozenset[str]:
@@ -84,6 +117,12 @@ def _overdue_workers(gang: Gang, now: datetime) -> frozenset[str]:
     return frozenset(worker for worker, since in gang.pods.uncreated_since.items() if now >= since + timeout)
 
 
+def _blocking_workers(gang: Gang, now: datetime) -> frozenset[str]:
+    """The overdue workers; all that are not created now if those of each moment were other pods."""
+    overdue = _overdue_workers(gang, now) - {ANY_WORKER}
+    return overdue or frozenset(uncreated_workers(gang))
+
+
 def must_queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> bool:
     """Whether a gang of which all workers must start lacks some for too long, and never ran with all of them."""
     return is_incomplete(gang, workload, placement) and bool(_overdue_workers(gang, now))
@@ -101,7 +140,7 @@ def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datet
 
 def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
     """Those of the admitted shares that have no remote pod, and no worker that may still get one."""
-    overdue, workers = _overdue_workers(gang, now), gang.pods.workers
+    overdue, workers = _overdue_workers(gang, now) - {ANY_WORKER}, gang.pods.workers
     if not overdue or workers is None or not gang.policy.clusters:
         return NO_UNUSABLE_SHARES
     closed, used = _closed_clusters(gang), gang.pods.shares_with_remote_pods
@@ -135,7 +174,7 @@ def _workers_by_share(workers: GangWorkers) -> dict[ShareKey, set[str]]:
 
 
 def _describe_shortage(gang: Gang, now: datetime) -> str:
-    overdue, workers = _overdue_workers(gang, now), gang.pods.workers
+    overdue, workers = _blocking_workers(gang, now), gang.pods.workers
     count = len(overdue - {NO_MANAGER_POD})
     count += uncreated_pods(workers) if workers and NO_MANAGER_POD in overdue else 0
     noun = "worker of the job was" if count == 1 else "workers of the job were"
@@ -144,7 +183,7 @@ def _describe_shortage(gang: Gang, now: datetime) -> str:
 
 def _shortage_reason(gang: Gang, now: datetime) -> str:
     workers = gang.pods.workers
-    if workers is None or NO_MANAGER_POD not in _overdue_workers(gang, now):
+    if workers is None or NO_MANAGER_POD not in _blocking_workers(gang, now):
         return clause(unused_quota.unused_reason(gang))
     if workers.creation_failure:
         return f"KubeRay could not create manager pods: {clause(workers.creation_failure)}"

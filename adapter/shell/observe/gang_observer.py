@@ -30,7 +30,7 @@ from adapter.gang.gang_facts import (
     ShareFacts,
     current_placement,
 )
-from adapter.gang.uncreated_workers import uncreated_workers
+from adapter.gang.uncreated_workers import creation_waiters
 from adapter.gang.unstartable_pods import unstartable_pods
 from adapter.gang.unused_quota import has_unused_quota
 from adapter.objects.placement import Placement, ShareKey, last_round, placement_name
@@ -121,7 +121,7 @@ class GangObserver:
             pods=replace(
                 gang.pods,
                 unstartable_since=self._waiting_since("start", gang, unstartable_pods(gang), now),
-                uncreated_since=self._waiting_since("creation", gang, uncreated_workers(gang), now),
+                uncreated_since=self._waiting_since("creation", gang, self._creation_waiters(gang), now),
                 quota_unused_since=self._unused_since(gang, now),
             ),
         )
@@ -129,6 +129,13 @@ class GangObserver:
     def _waiting_since(self, kind: str, gang: Gang, workers: Iterable[str], now: datetime) -> Mapping[str, datetime]:
         placement = gang.current_placement
         return self._transient.waiting_since(kind, placement, workers, now) if placement else {}
+
+    def _creation_waiters(self, gang: Gang) -> Iterable[str]:
+        """The uncreated workers; none while the gang has no pods because its RayCluster was scaled to zero."""
+        waiters, placement, workload = creation_waiters(gang), gang.current_placement, gang.workload
+        if not waiters or gang.pods.workers or placement is None or workload is None:
+            return waiters
+        return [] if self._slots.wants_no_workers(workload, placement) else waiters
 
     def _unused_since(self, gang: Gang, now: datetime) -> datetime | None:
         placement, workload = gang.current_placement, gang.workload

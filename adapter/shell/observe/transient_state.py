@@ -29,6 +29,12 @@ REACTIVATED_WITHIN = INACTIVE_FOR + timedelta(seconds=5)
 PLAN_VALID_FOR = RESYNC
 
 
+# How long a wait goes on after it was last observed. KubeRay deletes a replica that lacks a host and creates it again
+# within seconds (kuberay:ray-operator/controllers/ray/raycluster_controller.go); a kubelet pulls an image again for as
+# long. The remote pods that end meanwhile have a grace period of 30 s by default.
+WAIT_REMEMBERED_FOR = timedelta(seconds=60)
+
+
 class TransientState:
     """Notes by uid: on Placements, shares, worker pods and deactivated gangs."""
 
@@ -53,9 +59,8 @@ class TransientState:
         self.undeleted_shares: dict[str, str] = {}  # shares whose deletion was denied, and why
         # When a wait began, by the monotonic clock.
         self._rounds: dict[str, dict[int, float]] = {}  # for a round, by Placement and round
-        self._waiting_since: dict[
-            tuple[str, str], dict[str, float]
-        ] = {}  # of workers or the gang, by Placement and what for
+        # Of workers or the gang, by Placement and what for; with when it was last observed.
+        self._waiting_since: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
         self._validations: dict[str, ValidationNote] = {}  # by RayCluster with events
         self._rejected: set[str] = set()  # RayClusters that wait and are rejected by KubeRay
         # By Placement, then by round and cluster.
@@ -132,12 +137,16 @@ class TransientState:
     ) -> Mapping[str, datetime]:
         """When each of these waiters was first observed to wait; by the clock of `now`.
 
-        `kind` says what they wait for. All other waiters of the Placement that waited for it are forgotten.
+        `kind` says what they wait for. Other waiters of the Placement are forgotten after WAIT_REMEMBERED_FOR: what
+        keeps a worker waiting may disappear for a moment, again and again, while KubeRay or a kubelet tries once more.
         """
         monotonic, noted = self._monotonic(), self._waiting_since.pop((placement.uid, kind), {})
-        since = {waiter: noted.get(waiter, monotonic) for waiter in waiters}
-        if since:
-            self._waiting_since[placement.uid, kind] = since
+        limit = monotonic - WAIT_REMEMBERED_FOR.total_seconds()
+        notes = {waiter: note for waiter, note in noted.items() if note[1] > limit}
+        since = {waiter: notes.get(waiter, (monotonic, monotonic))[0] for waiter in waiters}
+        notes |= {waiter: (start, monotonic) for waiter, start in since.items()}
+        if notes:
+            self._waiting_since[placement.uid, kind] = notes
         return {waiter: now - timedelta(seconds=monotonic - start) for waiter, start in since.items()}
 
     def note_validation(

@@ -12,7 +12,7 @@ from adapter.actions import Action, EmitEvent, Plan, RequeueAfter, SetCheck
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.uncreated_workers import NO_MANAGER_POD, uncreated_workers
+from adapter.gang.uncreated_workers import ANY_WORKER, NO_MANAGER_POD, creation_waiters, uncreated_workers
 from adapter.objects.placement import PlacementState, ShareKey, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
@@ -114,6 +114,48 @@ ELASTIC = replace(PLACEMENT, job=parse_workload(WORK).job)
 def test_which_workers_are_not_created(workers: GangWorkers | None, more: Raw, expected: list[Raw | str]) -> None:
     uids = [each if isinstance(each, str) else uid_of(each) for each in expected]
     assert uncreated_workers(gang(workers, **more)) == uids
+
+
+def hosts_of_a_replica(*created: Raw, **more: Any) -> Gang:
+    """A gang of one replica with four hosts, all in east; these of them are created."""
+    placed = make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=1, state=PlacementState.PLACED)
+    placed["spec"]["shares"][0]["groups"][0]["hosts"] = 4
+    placement = parse_placement(placed)
+    workers = replace(workers_with(*created, created=created), placement=placement, admitted_shares={EAST})
+    reservations = (parse_reservation("east", make_reservation(placed)),)
+    return gang(workers if created else None, **{"placements": (placement,), "reservations": reservations, **more})
+
+
+def host(index: int) -> Raw:
+    made = pod(f"host-{index}", f"east/1/role-workers/{index}", created=True)
+    made["metadata"]["labels"] |= {names.RAY_REPLICA_NAME_LABEL: "r", names.RAY_HOST_INDEX_LABEL: str(index)}
+    return made
+
+
+HOSTS = [host(index) for index in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(hosts_of_a_replica(*HOSTS[:3]), [NO_MANAGER_POD, ANY_WORKER],
+            id="a replica lacks a host, and no block is free"),
+        pytest.param(hosts_of_a_replica(), [NO_MANAGER_POD, ANY_WORKER], id="KubeRay has deleted the replica"),
+        pytest.param(hosts_of_a_replica(shares_with_live_manager_pods=frozenset({EAST})), [],
+            id="all workers are ready"),
+        pytest.param(hosts_of_a_replica(*HOSTS), [], id="all hosts are created"),
+        pytest.param(hosts_of_a_replica(reservations=()), [], id="it holds no quota"),
+    ],
+)  # fmt: skip
+def test_hosts_that_kuberay_cannot_create_hold_quota(found: Gang, expected: list[str]) -> None:
+    """KubeRay deletes a replica that lacks a host, and creates it again: the wait goes on meanwhile."""
+    assert creation_waiters(found) == expected
+
+
+def test_a_gang_whose_pods_are_replaced_again_and_again_queues_again() -> None:
+    found = gang(PARTLY, uncreated_since={**since(W1, seconds=890), **since(ANY_WORKER)})
+    (check,) = [action for action in decided(found, 900) if isinstance(action, SetCheck)]
+    assert check.message.startswith("1 worker of the job was not created in a worker cluster within 900s")
 
 
 # --- all workers must start ------------------------------------------------------------------------------------------
@@ -286,7 +328,7 @@ def test_the_observer_reads_since_when_workers_are_not_created(state: str) -> No
     for seconds in (3.0, 8.0):
         sight.memory._monotonic = lambda seconds=seconds: seconds  # type: ignore[misc]
         facts = sight.facts.gang_observer.facts(key_of(WORK), at(seconds))
-        assert facts.pods.uncreated_since == since(W0, NO_MANAGER_POD, seconds=3)
+        assert facts.pods.uncreated_since == since(W0, NO_MANAGER_POD, ANY_WORKER, seconds=3)
     assert facts.pods.workers
     assert (facts.pods.workers.was_complete, facts.pods.workers.creation_failure) == (state == "ready", QUOTA)
     assert (facts.policy.all_or_nothing, facts.policy.clusters) == (True, ("east", "west"))

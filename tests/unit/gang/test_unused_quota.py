@@ -149,12 +149,21 @@ def test_a_gang_with_used_quota_is_left_alone() -> None:
 def test_the_first_observation_of_unused_quota_is_remembered_until_a_remote_pod_exists() -> None:
     seconds = 0.0
     memory = TransientState(lambda: seconds)
-    for seconds, is_unused, since in ((1, True, 1), (5, True, 1), (6, False, None), (7, True, 7)):
+    for seconds, is_unused, since in ((1, True, 1), (5, True, 1), (6, False, None), (65, False, None), (66, True, 66)):
         expected = None if since is None else at(since)
         assert memory.quota_unused_since(PLACEMENT, is_unused, at(seconds)) == expected
     memory.keep_only([], [], [], [])
     seconds = 9
     assert memory.quota_unused_since(PLACEMENT, True, at(9)) == at(9), "a deleted Placement is forgotten"
+
+
+def test_a_wait_goes_on_after_a_moment_with_a_remote_pod() -> None:
+    """KubeRay deletes a replica that lacks a host, and creates it again without end."""
+    seconds, memory = 0.0, TransientState(lambda: seconds)
+    for seconds in range(0, 900, 25):
+        is_unused = seconds % 50 == 0
+        since = memory.quota_unused_since(PLACEMENT, is_unused, at(seconds))
+        assert since == (at(0) if is_unused else None)
 
 
 @pytest.mark.parametrize("ahead", [-3600, 3600])
