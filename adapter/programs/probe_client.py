@@ -44,9 +44,9 @@ def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
     return {**measure_link(link, talk), **find_translation(link, greeting[2:])}
 
 
-def find_translation(link: socket.socket, seen: List[bytes]) -> Dict[str, Any]:
-    """The address that the server sees, if it is not ours."""
-    seen_address = b"".join(seen).decode()
+def find_translation(link: socket.socket, words: List[bytes]) -> Dict[str, Any]:
+    """The address that the server sees, if it is not ours; `words` are the rest of its greeting."""
+    seen_address = b"".join(words).decode()
     return {} if seen_address in ("", link.getsockname()[0]) else {"seen": seen_address}
 
 
