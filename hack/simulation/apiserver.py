@@ -40,6 +40,8 @@ class _Watch:
     query: Mapping[str, str]
     namespace: str
     send: Callable[[bytes], None]
+    end: Callable[[], None]
+    since: int  # no change of this version or an earlier one is sent, also when versions go back
 
 
 @dataclass(slots=True)
@@ -112,6 +114,32 @@ class ApiServer:
             kind.oldest = self._version
             kind.past.clear()
 
+    @property
+    def newest(self) -> int:
+        """The version of the last change."""
+        return self._version
+
+    def backup(self) -> tuple[int, dict[str, dict[Key, Raw]]]:
+        """The version and all objects, as they are now."""
+        return self._version, {path: dict(kind.objects) for path, kind in self._kinds.items()}
+
+    def restore(self, objects: Mapping[str, Mapping[Key, Raw]], version: int, who: str) -> None:
+        """Have the objects of a backup again, and go on from a version. All watches end and none sees it."""
+        for kind in self._kinds.values():
+            for watch in list(kind.watches.values()):
+                watch.end()
+            kind.watches.clear()
+        self._version = version
+        for path, kind in self._kinds.items():
+            before, kind.objects = kind.objects, dict(objects.get(path) or {})  # type: ignore[arg-type]
+            kind.oldest = version
+            for key in [*before, *(key for key in kind.objects if key not in before)]:
+                if before.get(key) is not kind.objects.get(key):
+                    self._tell(path, kind, before.get(key), kind.objects.get(key), who)
+            kind.past.clear()
+        self._living = {meta(raw)["uid"] for kind in self._kinds.values() for raw in kind.objects.values()}
+        self._loop.call_later(self._draw.uniform(0.1, 1.5), self._collect)
+
     # --- objects ---------------------------------------------------------------------------------------------------
 
     def _store(self, path: str, raw: Raw, who: str) -> dict[str, Any]:
@@ -167,7 +195,8 @@ class ApiServer:
         self._trace(self.name, who, what, path, raw)
         kind.past.append((self._version, what, raw))
         for watch in list(kind.watches.values()):
-            _send_change(watch, what, raw)
+            if self._version > watch.since:
+                _send_change(watch, what, raw)
         for follow in self._followers:
             follow(path, before, after)
 
@@ -222,7 +251,7 @@ class ApiServer:
 
         def begin(send: Callable[[bytes], None], end: Callable[[], None]) -> Callable[[], None]:
             self._watches += 1
-            number, watch = self._watches, _Watch(dict(request.query), namespace, send)
+            number, watch = self._watches, _Watch(dict(request.query), namespace, send, end, since)
             for at, what, raw in kind.past:
                 if at > since:
                     _send_change(watch, what, raw)
@@ -242,7 +271,8 @@ class ApiServer:
     def _bookmark(self, kind: _Kind, number: int) -> None:
         if watch := kind.watches.get(number):
             raw = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}
-            watch.send(orjson.dumps(raw) + b"\n")
+            if self._version >= watch.since:
+                watch.send(orjson.dumps(raw) + b"\n")
             self._loop.call_later(_BOOKMARK_SECONDS, self._bookmark, kind, number)
 
     def _create(self, request: Request, path: str, namespace: str) -> Answer:

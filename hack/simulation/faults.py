@@ -7,6 +7,7 @@ from typing import Any
 from adapter import names
 from adapter.objects.unstructured import Raw, label, meta
 from adapter.shell.kube import resources
+from hack.simulation import restore
 from hack.simulation.kubelet import is_alive, runs
 from hack.simulation.link import Link
 from hack.simulation.plan import Event
@@ -17,6 +18,7 @@ _MOST_WORKERS = 6
 # Faults beside which the controller can do all that it would do without them, as soon.
 _QUIET = frozenset({"slow-start", "crash-loop", "tenant", "evict-worker", "cordon", "drain", "end-job"})
 _KNOWN_WITHIN = 60.0  # seconds until every leader has seen that a drain is over
+_STOPPED = (3.0, 20.0)  # seconds in which an API server does not serve when its etcd is restored
 Undo = Callable[[], None]
 
 
@@ -192,6 +194,17 @@ class Faults:
         server.forget_past()
         self.end_watches(event)
 
+    def restore(self, event: Event) -> Undo:
+        """Stop a worker cluster's API server, and have it begin again from a backup of the time of this event."""
+        member, backup = self._world.members[event.target], self._world.members[event.target].server.backup()
+
+        def undo() -> None:
+            serve = self.change_link(event.target, cut="refused")
+            restore.restore(member.server, member.kubelet, backup, bump=event.amount < 0.3)
+            self._world.later(*_STOPPED, serve)
+
+        return undo
+
     def delete_worker(self, event: Event) -> None:
         if pod := self._one_worker(event):
             self._world.members[event.target].server.delete(resources.PODS, pod, "user")
@@ -288,6 +301,7 @@ _KINDS: dict[str, _Do] = {
     "manager-clock": lambda self, event: self.set_clock(self._world.manager, event),
     "cluster-clock": lambda self, event: self.set_clock(self._world.members[event.target].server, event),
     "node-clock": lambda self, event: self.set_clock(self._replica(event).node, event),
+    "restore": Faults.restore,
     "delete-worker": Faults.delete_worker,
     "evict-worker": Faults.evict_worker,
     "crash-loop": Faults.crash_loop,

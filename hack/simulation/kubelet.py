@@ -77,6 +77,18 @@ class Kubelet:
         return {"phase": "Running", "conditions": conditions, "containerStatuses": states, "podIP": address,
                 "podIPs": [{"ip": address}], "hostIP": "10.0.0.7", "startTime": now}  # fmt: skip
 
+    def resume(self, pod: Raw) -> None:
+        """Take up a pod that a backup brought back."""
+        if not pod["spec"].get("nodeName"):
+            self._known.discard(meta(pod)["uid"])
+            self._changed(resources.PODS.path(), None, pod)
+        elif not is_condition_true(pod, "Ready"):
+            self._later(*self.start, self._run, pod)
+
+    def finish(self, pod: Raw) -> None:
+        """Have a pod end that is being deleted."""
+        self._later(*self.end, self._remove, pod)
+
     def unready(self, pod: Raw) -> None:
         """A container ended, and starts again."""
         known = self._current(pod)

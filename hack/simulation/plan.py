@@ -18,7 +18,7 @@ KINDS = {
     "expire-manager-watches": (2, False), "repeat": (1, True), "crash": (6, False), "crash-both": (4, False),
     "crash-at-write": (6, False), "stop": (3, False), "manager-clock": (2, False), "cluster-clock": (1, True),
     "node-clock": (1, False), "delete-worker": (2, True), "evict-worker": (2, True), "delete-share": (1, True),
-    "delete-placement": (1, False), "crash-loop": (3, True),
+    "delete-placement": (1, False), "crash-loop": (3, True), "restore": (0, True),  # not drawn yet: see README.md
     "tenant": (3, True), "slow-kueue": (2, True), "slow-start": (2, True), "slow-end": (2, True),
     "move-head": (2, False), "busy-heads": (2, False), "cordon": (1, True), "drain": (1, True), "end-job": (3, False),
 }  # fmt: skip

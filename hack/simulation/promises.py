@@ -19,7 +19,7 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
-from hack.simulation import readiness
+from hack.simulation import readiness, restore
 from hack.simulation.faults import Faults
 from hack.simulation.kubelet import is_alive, runs
 from hack.simulation.kueue import cpus_of
@@ -63,6 +63,8 @@ class Promises:
     # --- what may never be -----------------------------------------------------------------------------------------
 
     def _remote_changed(self, cluster: str, path: str, before: Raw | None, after: Raw | None) -> None:
+        if self._world.members[cluster].server.writer == restore.WRITER:
+            return  # what comes back or is gone then is nobody's doing
         if path == resources.PODS.path() and before is None and after is not None:
             self._check_single(cluster, after)
         elif path == resources.PODS.path() and before and after and is_alive(after):

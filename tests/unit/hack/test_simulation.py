@@ -15,6 +15,8 @@ from hack.simulation import mutants
 
 _CUT = "Event(1, 60, 'cut', 'east', 400, 0.1)"
 _JOB = "Event(0, 5, 'job', '', 470, 0.7)"
+# East's etcd comes back with the pods and the share of a job that ended since the backup.
+_RESTORED = ["Event(0, 5, 'job', '', 120, 0.7)", "Event(1, 60, 'restore', 'east', 100, 0.5)"]
 _CRASHES = [_JOB, "Event(1, 200, 'crash-loop', 'east', 240, 0.1)"]
 # Imports the product on virtual time once. For each line, JSON of a program, it runs it in a fork and writes what it
 # returns: a fork costs milliseconds, the import seconds.
@@ -111,6 +113,7 @@ def test_a_campaign_finds_what_a_trial_finds() -> None:
             [_JOB, _CUT, "Event(2, 370, 'crash-both', '', 10, 0.5)", "Event(3, 371, 'busy-heads', '', 45, 0.5)"],
             id="both replicas crash, and heads are busy when they return",
         ),
+        pytest.param(_RESTORED, id="a worker cluster is restored from a backup"),
         pytest.param(_CRASHES, id="a worker is in a crash loop, and Kueue counts to a minute"),
     ],
 )
