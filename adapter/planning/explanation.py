@@ -4,7 +4,8 @@ from collections.abc import Collection, Sequence
 
 from adapter.objects.placement import Verdict
 from adapter.objects.reason import clause
-from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, GangRequest
+from adapter.objects.unstructured import printable
+from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, GangRequest, GroupRequest
 from adapter.quota.flavorassigner import describe_uncovered
 
 NOT_NEEDED = "not needed"
@@ -35,8 +36,13 @@ def placed_sentence(
     return "; ".join([", ".join(parts), *freed, *pending, *passed]) + "."
 
 
-def shortfall_sentence(request: GangRequest, fit: int, verdicts: Sequence[Verdict], most: int | None) -> str:
-    """What a gang waits for. `most` is how many workers empty clusters could hold; None if waiting may help."""
+def shortfall_sentence(
+    request: GangRequest, fit: int, verdicts: Sequence[Verdict], most: int | None, divided: GroupRequest | None = None
+) -> str:
+    """What a gang waits for. `most` is how many workers empty clusters could hold; None if waiting may help.
+
+    `divided`: a group of which no empty cluster holds a replica.
+    """
     together = "at once in one cluster" if request.mode == "SameCluster" else "at once"
     clusters = [
         f"{verdict.cluster} has capacity for "
@@ -44,10 +50,17 @@ def shortfall_sentence(request: GangRequest, fit: int, verdicts: Sequence[Verdic
         for verdict in verdicts
     ]
     listed = "; ".join(clusters) or "the policy selects no WorkerCluster; label or name one"
-    advice = "" if most is None else f" {_never_fits_text(request, most)}"
+    advice = "" if most is None else f" {_replica_text(divided) if divided else _never_fits_text(request, most)}"
     return (
         f"{request.needed_workers} {_worker_noun(request.needed_workers)} needed {together}, {fit} fit now: "
         f"{listed}.{advice}"
+    )
+
+
+def _replica_text(group: GroupRequest) -> str:
+    return (
+        f"Even when empty, no cluster holds a replica of worker group {printable(group.name)}, whose {group.hosts} "
+        "hosts must be in one cluster: raise a quota there, or set a smaller numOfHosts or smaller requests."
     )
 
 

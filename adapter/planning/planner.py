@@ -160,7 +160,8 @@ def _plan_once(offers: Offers, plain: Offers, candidates: Sequence[Candidate]) -
         never_fits = bool(candidates) and not may_help and max_workers < request.needed_workers
         # The verdict of a cluster with uncovered resources has the remedy.
         most = max_workers if never_fits and not uncovered else None
-        sentence = explanation.shortfall_sentence(request, fit, verdicts, most)
+        divided = _undividable_group(request, gang_offers) if never_fits else None
+        sentence = explanation.shortfall_sentence(request, fit, verdicts, most, divided)
         return GangPlan((), tuple(verdicts), sentence, never_fits)
     verdicts = _with_chosen_counts(request, _build_verdicts(candidates, problems, gang_offers), counts)
     shares = tuple(_build_share(request, name, groups) for name, groups in counts.items() if groups)
@@ -388,6 +389,14 @@ def _most_workers(plain: Offers, gang_offers: Sequence[GangOffer]) -> int:
     if request.mode == "SameCluster":
         return max(gang_offer.total for gang_offer in empty_offers)
     return sum(sum(taken.values()) for taken in _divide_gang(plain, empty_offers).values())
+
+
+def _undividable_group(request: GangRequest, gang_offers: Sequence[GangOffer]) -> GroupRequest | None:
+    """The first group of which no empty cluster holds all hosts of a replica."""
+    for index, group in enumerate(request.groups):
+        if group.hosts > 1 and not any(gang_offer.group_offers[index].potential for gang_offer in gang_offers):
+            return group
+    return None
 
 
 def _lacks_cordoned_nodes(plain: Offers, gang_offers: Sequence[GangOffer]) -> bool:

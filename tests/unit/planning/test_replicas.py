@@ -94,6 +94,24 @@ def test_what_a_cluster_offers_is_counted_in_whole_replicas() -> None:
     assert [(one.nominal, one.potential) for one in made.verdicts] == [(2, 2), (0, 0)]
 
 
+REPLICA = "Even when empty, no cluster holds a replica of worker group workers, whose {} hosts must be in one cluster: "
+
+
+@pytest.mark.parametrize(
+    ("request_", "hosts"),
+    [
+        pytest.param(gang(group(1, 4, cores=2)), 4, id="four times two cores in clusters of three and five"),
+        pytest.param(gang(group(3, 8), mode="SameCluster"), 8, id="in one cluster"),
+        pytest.param(gang(group(1, 1, name="small"), group(1, 6)), 6, id="beside a group of single hosts"),
+        pytest.param(gang(group(4, 2)), None, id="one replica fits, and four do not"),
+    ],
+)
+def test_a_replica_that_no_cluster_could_hold_is_told(request_: GangRequest, hosts: int | None) -> None:
+    made = plan(request_, [EAST, WEST])
+    assert made.never_fits and (REPLICA.format(hosts) in made.sentence) is (hosts is not None), made.sentence
+    assert ("set a smaller numOfHosts" in made.sentence) is (hosts is not None)
+
+
 STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread"])
 MODES: st.SearchStrategy[GangMode] = st.sampled_from(["AllOrNothing", "SameCluster", "BestEffort"])
 FLEETS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.none() | st.integers(0, 4)), max_size=4)
