@@ -140,9 +140,10 @@ class Engine:
 
     async def _read_crds(self) -> bool:
         """Read what the CRDs lack; whether that has changed."""
+        has_changed = False
         with contain_errors("resync", "crds"):
-            return await self.manager.crds.refresh()
-        return False
+            has_changed = await self.manager.crds.refresh()
+        return has_changed
 
     async def _resync(self, parts: ControllerParts) -> None:
         spread_seconds = 0.0  # a new leader reconciles everything at once
