@@ -81,10 +81,10 @@ def test_shares_in_other_queues_of_the_cohort_stay() -> None:
     ]
     shares = [share(1, 1), share(0, 2, queue="team-b"), share(9, 4, queue="team-c")]
     removed = {name: preemption.simulate_removal(queues, shares, 5, name) for name in ("team-a", "team-b", "team-c")}
-    assert {name: raws and [used([raw]) for raw in raws] for name, raws in removed.items()} == {
+    assert {name: [used([raw]) for raw in raws or ()] for name, raws in removed.items()} == {
         "team-a": ["3", "4", "4"],
         "team-b": ["4", "2", "4"],
-        "team-c": None,
+        "team-c": [],
     }
 
 
