@@ -29,9 +29,9 @@ REACTIVATED_WITHIN = INACTIVE_FOR + timedelta(seconds=5)
 PLAN_VALID_FOR = RESYNC
 
 
-# How long a wait goes on after it was last observed. KubeRay deletes a replica that lacks a host and creates it again
-# within seconds (kuberay:ray-operator/controllers/ray/raycluster_controller.go); a kubelet pulls an image again for as
-# long. The remote pods that end meanwhile have a grace period of 30 s by default.
+# How long a wait goes on after it was first observed to be over. KubeRay deletes a replica that lacks a host and
+# creates it again within seconds (kuberay:ray-operator/controllers/ray/raycluster_controller.go); a kubelet pulls an
+# image again for as long. The remote pods that end meanwhile have a grace period of 30 s by default.
 WAIT_REMEMBERED_FOR = timedelta(seconds=60)
 
 
@@ -59,8 +59,8 @@ class TransientState:
         self.undeleted_shares: dict[str, str] = {}  # shares whose deletion was denied, and why
         # When a wait began, by the monotonic clock.
         self._rounds: dict[str, dict[int, float]] = {}  # for a round, by Placement and round
-        # Of workers or the gang, by Placement and what for; with when it was last observed.
-        self._waiting_since: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
+        # Of workers or the gang, by Placement and what for; and the first look since at which they did not wait.
+        self._waiting_since: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = {}
         self._validations: dict[str, ValidationNote] = {}  # by RayCluster with events
         self._rejected: set[str] = set()  # RayClusters that wait and are rejected by KubeRay
         # By Placement, then by round and cluster.
@@ -142,10 +142,10 @@ class TransientState:
         """
         monotonic, noted = self._monotonic(), self._waiting_since.pop((placement.uid, kind), {})
         limit = monotonic - WAIT_REMEMBERED_FOR.total_seconds()
-        notes = {waiter: note for waiter, note in noted.items() if note[1] > limit}
-        since = {waiter: notes.get(waiter, (monotonic, monotonic))[0] for waiter in waiters}
-        notes |= {waiter: (start, monotonic) for waiter, start in since.items()}
-        if notes:
+        notes = {waiter: note for waiter, note in noted.items() if note[1] is None or note[1] > limit}
+        since = {waiter: notes.get(waiter, (monotonic, None))[0] for waiter in waiters}
+        absent = {waiter: (start, monotonic if unseen is None else unseen) for waiter, (start, unseen) in notes.items()}
+        if notes := {**absent, **{waiter: (start, None) for waiter, start in since.items()}}:
             self._waiting_since[placement.uid, kind] = notes
         return {waiter: now - timedelta(seconds=monotonic - start) for waiter, start in since.items()}
 

@@ -94,14 +94,14 @@ def test_the_first_observation_is_remembered_until_the_pod_may_start_for_a_minut
     observations: list[tuple[float, list[str], dict[str, float]]] = [
         (1, ["a"], {"a": 1}), (5, ["a", "b"], {"a": 1, "b": 5}), (6, ["b"], {"b": 5}),
         (7, ["a", "b"], {"a": 1, "b": 5}),
-        (8, [], {}), (66, ["b"], {"b": 5}), (125, [], {}), (126, ["b"], {"b": 126}),
+        (8, [], {}), (66, ["b"], {"b": 5}), (125, [], {}), (185, ["b"], {"b": 185}),
     ]  # fmt: skip
     for seconds, uids, since in observations:
         expected = {uid: at(first) for uid, first in since.items()}
         assert memory.waiting_since("start", PLACEMENT, uids, at(seconds)) == expected
     memory.keep_only([], [], [], [])
-    seconds = 130
-    assert memory.waiting_since("start", PLACEMENT, ["b"], at(130)) == {"b": at(130)}, (
+    seconds = 190
+    assert memory.waiting_since("start", PLACEMENT, ["b"], at(190)) == {"b": at(190)}, (
         "a deleted Placement is forgotten"
     )
 
