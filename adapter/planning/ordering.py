@@ -19,12 +19,13 @@ behind all that wait.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.admission import size_limits
+from adapter.names import ReasonCode
 from adapter.objects import pod_requests
 from adapter.objects.placement import MAX_SHARES, Placement
 from adapter.objects.rayjob import JobObject, is_running
@@ -43,6 +44,10 @@ HOLD_PAUSE = timedelta(minutes=3)
 # The first interval between two pauses. Its hold of twelve minutes outlasts the small jobs whose stream starves a large
 # one. While capacity is held for nothing, the gangs behind lose four fifths of the time.
 HOLD_PERIOD = timedelta(minutes=15)
+# How many gangs before it, in planning order, a plan deducts: of its own namespace, and of each other one. A deduction
+# takes milliseconds, which all other plans wait for. A gang beyond these is planned in its turn all the same; until
+# then, capacity is not kept for it.
+MOST_OWN_BEFORE, MOST_OTHERS_BEFORE = 500, 100
 OrderKey = tuple[int, int, int, datetime, Key]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # start of all periods, so that pauses coincide
 
@@ -197,9 +202,25 @@ def gangs_before(
     return [gang for _, gang in sorted((pair for pair in keyed if pair[0] < own_key), key=lambda pair: pair[0])]
 
 
+def first_of_each_namespace(gangs: Iterable[WaitingGang], own_namespace: str) -> Iterator[WaitingGang]:
+    """The gangs that a plan of `own_namespace` deducts: no tenant's plans cost what another tenant submits."""
+    counts = Counter[str]()
+    for gang in gangs:
+        namespace = gang.workload.namespace
+        counts[namespace] += 1
+        if counts[namespace] <= (MOST_OWN_BEFORE if namespace == own_namespace else MOST_OTHERS_BEFORE):
+            yield gang
+
+
 def may_take_or_hold(gang: WaitingGang, now: datetime) -> bool:
-    """Whether a gang may take or hold capacity that those behind it could use; in a long queue most gangs do not."""
-    return not gang.known_not_to_fit or holds_capacity_until(gang, now) is not None
+    """Whether a gang may take or hold capacity that those behind it could use; in a long queue most gangs do not.
+
+    A gang that does not fit even into empty clusters holds nothing.
+    """
+    if not gang.known_not_to_fit:
+        return True
+    never_fits = gang.placement is not None and gang.placement.code is ReasonCode.NEVER_FITS
+    return not never_fits and holds_capacity_until(gang, now) is not None
 
 
 def is_starved(waiting_since: datetime | None, now: datetime) -> bool:

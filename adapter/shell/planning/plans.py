@@ -60,7 +60,10 @@ class WaitingGangs:
         )
 
     async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[WaitingGang, PlanRequest]]:
-        """The gangs before this one that may take or hold capacity, in planning order, each with its request."""
+        """The gangs before this one that may take or hold capacity, in planning order, each with its request.
+
+        Of each namespace only the first ones, so that a plan's cost is bounded.
+        """
         workload = aged_workload(self._manager, workload)
         own_key = order_key(self._manager, workload)
         waiting = (
@@ -69,7 +72,8 @@ class WaitingGangs:
             if ordering.may_take_or_hold(gang, now)
         )
         gangs = []
-        for gang in ordering.gangs_before(workload, waiting, own_key):
+        before = ordering.gangs_before(workload, waiting, own_key)
+        for gang in ordering.first_of_each_namespace(before, workload.namespace):
             if plan_request := self._request_of(gang, now):
                 gangs.append((gang, plan_request))
             await asyncio.sleep(0)

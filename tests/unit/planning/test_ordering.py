@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.gang.timeouts import DEACTIVATE_AFTER, MAX_DOUBLINGS
+from adapter.names import ReasonCode
 from adapter.objects.placement import MAX_SHARES, Placement, parse_placement
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.workload import PodSet, Workload, parse_workload
 from adapter.planning import ordering
-from tests.unit.builders import CHECK, at, make_placement, make_workload, stamp
+from adapter.planning.ordering import WaitingGang
+from tests.unit.builders import CHECK, START, at, make_placement, make_workload, stamp
 
 
 def gang(
@@ -447,3 +449,36 @@ def test_the_order_is_a_total_order() -> None:
         for other in first:
             back = ordering.gangs_before(next(g for g in gangs if g.name == other), map(waiting, gangs))
             assert one.name not in {w.workload.name for w in back}
+
+
+def test_a_plan_deducts_a_bounded_number_of_gangs_of_each_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "MOST_OWN_BEFORE", 3)
+    monkeypatch.setattr(ordering, "MOST_OTHERS_BEFORE", 2)
+    workload = parse_workload(make_workload())
+    gangs = [
+        WaitingGang(replace(workload, namespace=namespace, name=f"{namespace}{number}"), False)
+        for number in range(9)
+        for namespace in ("a", "b", "c")
+    ]
+    for own, most in (("a", {"a": 3, "b": 2, "c": 2}), ("d", {"a": 2, "b": 2, "c": 2})):
+        deducted = [gang.workload.name for gang in ordering.first_of_each_namespace(gangs, own)]
+        assert sorted(deducted) == [f"{name}{number}" for name, count in most.items() for number in range(count)]
+        assert deducted == [gang.workload.name for gang in gangs if gang.workload.name in deducted]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_planned", "is_deducted"),
+    [
+        pytest.param(ReasonCode.NEVER_FITS, True, False, id="too large for empty clusters"),
+        pytest.param(ReasonCode.NEVER_FITS, False, True, id="too large, but something has changed since"),
+        pytest.param(ReasonCode.INSUFFICIENT_CAPACITY, True, True, id="it may fit some day"),
+    ],
+)
+def test_a_starved_gang_that_can_never_fit_is_not_deducted(
+    code: ReasonCode, is_planned: bool, is_deducted: bool
+) -> None:
+    raw = make_workload()
+    placement = replace(parse_placement(make_placement(raw)), code=code)
+    now = START + ordering.STARVED_AFTER + timedelta(minutes=5)  # after a pause
+    gang = WaitingGang(replace(parse_workload(raw), created_at=START), is_planned, placement)
+    assert ordering.may_take_or_hold(gang, now) is is_deducted

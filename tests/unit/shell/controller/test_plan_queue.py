@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,30 @@ async def test_the_last_gang_is_planned_although_the_first_returns_all_the_time(
         await played.comes(1)
         await played.plan()
     assert set(played.planned) == {1, 8, 9}
+
+
+@pytest.mark.parametrize("crowd", [5, 60])
+async def test_a_crowd_of_one_namespace_delays_no_other(crowd: int) -> None:
+    """Its gangs are first in order, came first, and return at once."""
+    queue, admitted, is_over = PlanQueue(), list[str](), False
+
+    async def plan(namespace: str, number: int, *, returns: bool) -> None:
+        while not is_over:
+            async with queue.admit((number, 0, 0, AT, (namespace, f"gang-{number}"))):
+                admitted.append(namespace)
+                await asyncio.sleep(0)
+            if not returns:
+                return
+
+    tasks = [asyncio.create_task(plan("crowd", number, returns=True)) for number in range(crowd)]
+    await settled()
+    before = len(admitted)
+    for namespace in ("quiet", "other"):
+        async with asyncio.timeout(30):
+            await plan(namespace, 99, returns=False)
+    is_over = True
+    await asyncio.gather(*tasks)
+    assert admitted.index("other") - before <= 10
 
 
 @given(st.lists(st.one_of(st.integers(1, 5), st.just("plan"), st.tuples(st.integers(0, 20))), max_size=40))

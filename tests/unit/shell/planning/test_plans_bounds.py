@@ -8,6 +8,7 @@ import pytest
 from adapter.actions import Plan
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
+from adapter.planning import ordering
 from adapter.planning.rounds import PlanResult
 from tests.unit import builders
 from tests.unit.builders import make_placement, make_reservation, make_workload
@@ -142,3 +143,12 @@ def test_earlier_gangs_are_planned_once_for_all_later_ones() -> None:
     for me in (*last, last[0], second, last[-1]):
         plan(sight, me)
     assert sight.planning._deductions.applied_count == 4, "each of the first four, for the last one"
+
+
+def test_a_plan_deducts_a_bounded_number_of_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "MOST_OWN_BEFORE", 2)
+    sight = Sight({"east": 4})
+    me, queue = gang("me", 1), [gang(f"g{number}", 1, created=-600) for number in range(5)]
+    fill(sight.manager.workloads, *queue, me)
+    gangs = asyncio.run(sight.planning._waiting_gangs.gangs_before(parse_workload(me), builders.START))
+    assert [waiting.workload.name for waiting, _ in gangs] == ["g0", "g1"]
