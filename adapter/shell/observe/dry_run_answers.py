@@ -5,6 +5,7 @@ It expires after minutes, because not everything that changes pods there can be 
 dry runs are needed, and shell/write/dry_run_requests.py sends them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -110,7 +111,10 @@ class DryRunAnswers:
         return workload.namespace, self._digests[key]
 
     def _forget_expired(self) -> None:
-        """Drop expired entries, then the least recently updated shapes while too many answers remain."""
+        """Drop expired entries; then, while too many answers remain, shapes of the namespace with the most of them.
+
+        Of these, the least recently updated ones: no tenant's shapes drop those of others.
+        """
         now = self._clock()
         self._awaited = {uid: note for uid, note in self._awaited.items() if now - note[1] < VALID_FOR}
         if sum(map(len, self._answers.values())) < MOST_ANSWERS:
@@ -120,5 +124,10 @@ class DryRunAnswers:
             for shape, answers in self._answers.items()
         }
         self._answers = {shape: answers for shape, answers in live.items() if answers}
-        while sum(map(len, self._answers.values())) >= MOST_ANSWERS:
-            del self._answers[next(iter(self._answers))]
+        counts = Counter[str]()
+        for (namespace, _), answers in self._answers.items():
+            counts[namespace] += len(answers)
+        while counts.total() >= MOST_ANSWERS:
+            largest = max(counts, key=counts.__getitem__)
+            shape = next(shape for shape in self._answers if shape[0] == largest)
+            counts[largest] -= len(self._answers.pop(shape))

@@ -111,17 +111,34 @@ async def test_a_hanging_webhook_is_waited_for_a_moment(monkeypatch: pytest.Monk
     assert known(sight, gang())["east"].unknown_reason.startswith("no answer within")
 
 
-async def test_queued_dry_runs_do_not_wait_longer_for_a_hanging_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dry_run_without_a_turn_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait says nothing of the pod: a cached answer would keep the share from what the cluster adds."""
+    monkeypatch.setattr(writer, "TURN_SECONDS", 0.1)
     monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 1.0)
     monkeypatch.setattr(writer, "DRY_RUNS_AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server()
-    server.lists = [apiserver.silence(server)] * 5
-    shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(5)]
+    server.lists = [apiserver.silence(server)] * 3
+    shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3)]
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
         executor = sight.executor(client)
-        async with asyncio.timeout(5 * 1.0):
-            await asyncio.gather(*(executor.execute(ask(shape)) for shape in shapes))
+        await asyncio.gather(*(executor.execute(ask(shape)) for shape in shapes))
+    assert [known(sight, shape).keys() for shape in shapes] == [{"east"}, set(), set()]
+
+
+async def test_hanging_dry_runs_of_one_namespace_delay_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 0.5)
+    monkeypatch.setattr(writer, "DRY_RUNS_AT_ONCE", 1)
+    sight, server = Sight({"east": 9}), Server()
+    server.lists = [apiserver.silence(server), with_sidecar(), *[apiserver.silence(server)] * 3]
+    shapes, honest = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(4)], gang("honest")
+    for shape in shapes:
+        shape["metadata"]["namespace"] = "mallory"
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        executor = sight.executor(client)
+        await asyncio.gather(*(executor.execute(ask(raw)) for raw in (*shapes, honest)))
+    assert known(sight, honest)["east"].request["cpu"] == 1500
     assert all(known(sight, shape)["east"].unknown_reason for shape in shapes)
 
 
@@ -206,6 +223,18 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         noted(found, "east", parse_workload(raw), DryRunResult(unknown_reason="down"))
     left = [raw for raw in shapes if found.answers_for(parse_workload(raw), parse_workload(raw).podsets[1])]
     assert left == shapes[-3:]
+
+
+def test_one_namespace_evicts_no_answer_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run_answers, "MOST_ANSWERS", 3)
+    sight, honest = Sight({"east": 9}), gang("honest")
+    found = DryRunAnswers(sight.fleet, sight.facts.targets, Clock())
+    noted(found, "east", parse_workload(honest), DryRunResult(unknown_reason="down"))
+    for number in range(9):
+        raw = gang(f"job-{number}", runtimeClassName=f"kata-{number}")
+        raw["metadata"]["namespace"] = "mallory"
+        noted(found, "east", parse_workload(raw), DryRunResult(unknown_reason="down"))
+    assert found.answers_for(parse_workload(honest), parse_workload(honest).podsets[1])
 
 
 # --- how a plan comes to be written ----------------------------------------------------------------------------------
