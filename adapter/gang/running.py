@@ -80,9 +80,12 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
     lost = _lost_shares(gang, placement, pending)
     timed_out = scale_up.timed_out_shares(gang, placement, pending, now)
     reason = names.EventReason.SHARE_LOST
-    lost_events = emit_event(workload.job, reason, lost.message, warning=True) if lost.message else []
+    # Retry would also take back what another check has answered, such as an approval; nothing has started to restart.
+    has_started = gang.job.unsuspended or unused_quota.are_checks_ready(gang)
+    is_reported = has_started and lost.message
+    lost_events = emit_event(workload.job, reason, lost.message, warning=True) if is_reported else []
     events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
-    if gang.policy.restarts_on_share_loss and lost.restart_helps:
+    if has_started and gang.policy.restarts_on_share_loss and lost.restart_helps:
         text = f"{lost.message} The whole job restarts, because its policy has onShareLost: Restart."
         denied = _exclusions_of_denials(recorded, lost, now)
         record = carry_over.record_exclusions(gang, workload, recorded, denied, now) if denied else None
