@@ -61,7 +61,18 @@ def uncreated_workers(gang: Gang) -> list[str]:
 def creation_waiters(gang: Gang) -> list[str]:
     """The uncreated workers, and `ANY_WORKER` if there are some: those of a moment later may be other pods."""
     workers = uncreated_workers(gang) or ([NO_MANAGER_POD] if _has_lost_all_pods(gang) else [])
-    return [*workers, ANY_WORKER] if workers else []
+    return [*workers, ANY_WORKER, *_empty_shares(gang)] if workers else []
+
+
+def _empty_shares(gang: Gang) -> list[str]:
+    """The names of the admitted shares without a remote pod: each has its own time, whichever pods are missing."""
+    workers, used = gang.pods.workers, gang.pods.shares_with_remote_pods
+    return [name_of_share(key) for key in workers.admitted_shares if key not in used] if workers else []
+
+
+def name_of_share(key: ShareKey) -> str:
+    """A share among the waiters; no uid has a slash."""
+    return f"{key.cluster}/{key.round}"
 
 
 def _has_lost_all_pods(gang: Gang) -> bool:
@@ -114,7 +125,14 @@ def recheck(gang: Gang, now: datetime) -> list[Action]:
 
 def _overdue_workers(gang: Gang, now: datetime) -> frozenset[str]:
     timeout = gang.policy.start_timeout
-    return frozenset(worker for worker, since in gang.pods.uncreated_since.items() if now >= since + timeout)
+    return frozenset(
+        worker for worker, since in gang.pods.uncreated_since.items() if now >= since + timeout and "/" not in worker
+    )
+
+
+def _is_long_empty(gang: Gang, share: ShareKey, now: datetime) -> bool:
+    since = gang.pods.uncreated_since.get(name_of_share(share))
+    return since is not None and now >= since + gang.policy.start_timeout
 
 
 def _blocking_workers(gang: Gang, now: datetime) -> frozenset[str]:
@@ -146,6 +164,7 @@ def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Shar
     closed, used = _closed_clusters(gang), gang.pods.shares_with_remote_pods
     admitted = (share for share in shares if placement.share_key(share) in workers.admitted_shares)
     unused = [share for share in admitted if share.cluster not in closed and placement.share_key(share) not in used]
+    unused = [share for share in unused if _is_long_empty(gang, placement.share_key(share), now)]
     waiting = _workers_by_share(workers)
     unusable = [share for share in unused if waiting.get(placement.share_key(share), {NO_MANAGER_POD}) <= overdue]
     return _build_unusable_shares(gang, placement, unusable, now) if unusable else NO_UNUSABLE_SHARES
