@@ -11,6 +11,7 @@ from typing import Any, Final
 from adapter import names
 from adapter.admission import size_limits
 from adapter.objects import ray_start
+from adapter.objects.cluster_keys import is_cluster_key
 from adapter.objects.named_objects import NamedObject, find_object
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.service_names import ServiceName, find_service_names
@@ -105,6 +106,7 @@ def template_warnings(
         for container in mapping_list(spec, kind):
             where = f"spec.{kind}[{printable(text_field(container, 'name'))}]"
             yield from _container_warnings(where, container, own_services, settings)
+    yield from _cluster_key_warnings(mapping_field(template, "metadata"))
     if topology := manager_topology_warning(template):
         yield topology
     scheduler = text_field(spec, "schedulerName")
@@ -114,6 +116,16 @@ def template_warnings(
             "scheduler's gangs and queues; Rayspan starts the workers together by their quota, and for a scheduler "
             "there set spec.pods.schedulerName on every WorkerCluster of the policy, or name it in spec.pods.schedulers"
         )
+
+
+def _cluster_key_warnings(metadata: Raw) -> Iterator[str]:
+    for field in ("labels", "annotations"):
+        for key in filter(is_cluster_key, mapping_field(metadata, field)):
+            yield (
+                f"metadata.{field} has {printable(key)}: it is removed in worker clusters, since it names an identity, "
+                f"a network, a device or a queue of one cluster; an administrator sets it in spec.pods.{field} of a "
+                "WorkerCluster"
+            )
 
 
 def _container_warnings(

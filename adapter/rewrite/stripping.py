@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapter import names
+from adapter.objects.cluster_keys import is_cluster_key, is_in_domains
 from adapter.objects.unstructured import Raw, meta
 from adapter.rewrite import affinity, pod_mapping
 from adapter.rewrite.target import Target
@@ -58,7 +59,11 @@ def portable_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     A KubeRay in the worker cluster lists and deletes pods by `ray.io/*` (kuberay:common/association.go).
     """
     domains = (names.RAY_DOMAIN, names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
-    return {k: v for k, v in (labels or {}).items() if not _is_in_domains(k, domains) and DROPPED_LABELS.get(k) != v}
+    return {
+        k: v
+        for k, v in (labels or {}).items()
+        if not is_in_domains(k, domains) and not is_cluster_key(k) and DROPPED_LABELS.get(k) != v
+    }
 
 
 def portable_annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
@@ -66,7 +71,7 @@ def portable_annotations(annotations: Mapping[str, str] | None) -> dict[str, str
     return {
         k: v
         for k, v in (annotations or {}).items()
-        if not _is_in_domains(k, domains) and not k.startswith(NODE_ANNOTATIONS)
+        if not is_in_domains(k, domains) and not is_cluster_key(k) and not k.startswith(NODE_ANNOTATIONS)
     }
 
 
@@ -78,7 +83,7 @@ def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
     """
 
     def is_manager_label(key: str) -> bool:
-        return key in target.manager_flavor_keys or _is_in_domains(key, (names.DOMAIN,))
+        return key in target.manager_flavor_keys or is_in_domains(key, (names.DOMAIN,))
 
     portable = {key: value for key, value in pod_spec.items() if key not in DROPPED_SPEC_FIELDS}
     if portable.get("schedulerName") not in (None, names.DEFAULT_SCHEDULER):
@@ -88,7 +93,7 @@ def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
     tolerations = [
         toleration
         for toleration in pod_spec.get("tolerations") or ()
-        if toleration not in dropped and not _is_in_domains(toleration.get("key") or "", (names.DOMAIN,))
+        if toleration not in dropped and not is_in_domains(toleration.get("key") or "", (names.DOMAIN,))
     ]
     scheduling = {
         "nodeSelector": selector,
@@ -134,11 +139,6 @@ def _set_or_drop(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]
     if value:
         return {**fields, key: value}
     return {name: other for name, other in fields.items() if name != key}
-
-
-def _is_in_domains(key: str, domains: tuple[str, ...]) -> bool:
-    prefix = key.partition("/")[0] if "/" in key else ""
-    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
 
 
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")

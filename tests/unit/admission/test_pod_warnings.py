@@ -180,3 +180,13 @@ def test_the_controller_knows_the_warning_of_a_job_that_it_places() -> None:
     fill(sight.manager.ray_jobs, dict(known))
     gang = sight.facts.gang_observer.facts(key_of(work), START)
     assert gang.job.portability_warning.startswith(f"RayJob {JOB}: {ODD_TEXT}: workers")
+
+
+def test_labels_and_annotations_that_are_removed_are_warned_of() -> None:
+    given = {"metadata": {"labels": {"runai/queue": "vip", "app": "x"}, "annotations": {"iam.amazonaws.com/role": "r"}}}
+    said = [*pod_warnings.template_warnings(given)]
+    assert [text.partition(":")[0] for text in said] == [
+        "metadata.labels has runai/queue",
+        "metadata.annotations has iam.amazonaws.com/role",
+    ]
+    assert said[0].endswith("an administrator sets it in spec.pods.labels of a WorkerCluster")

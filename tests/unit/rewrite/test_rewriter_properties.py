@@ -460,6 +460,15 @@ FORGED = [
     ("annotations", "provreq.kueue.x-k8s.io/maxRunDurationSeconds", "9"),
     ("annotations", "kubernetes.io/config.mirror", "a kubelet's own"),
     ("annotations", "kubernetes.io/config.source", "file"),
+    ("annotations", "iam.amazonaws.com/role", "payroll-admin"),
+    ("annotations", "k8s.v1.cni.cncf.io/networks", "kube-system/host-macvlan"),
+    ("annotations", "v1.multus-cni.io/default-network", "kube-system/host-macvlan"),
+    ("annotations", "cni.projectcalico.org/ipv4pools", "payroll"),
+    ("annotations", "ovn.kubernetes.io/logical_switch", "payroll"),
+    ("annotations", "cdi.k8s.io/x", "nvidia.com/gpu=all"),
+    ("annotations", "nvidia.cdi.k8s.io/x", "nvidia.com/gpu=all"),
+    ("labels", "aadpodidbinding", "payroll"),
+    ("labels", "runai/queue", "vip"),
 ]
 
 
@@ -470,7 +479,7 @@ def test_a_forged_label_or_annotation_is_removed(kind: str, key: str, value: str
     assert rewrite(pod)["metadata"][kind].get(key) != value
 
 
-@pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "k8s.v1.cni.cncf.io/networks", "prometheus.io/scrape"])
+@pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "vault.hashicorp.com/role", "prometheus.io/scrape"])
 def test_an_annotation_for_other_software_stays(key: str) -> None:
     """The user may set it in the manager in the namespace of that name. Its meaning is the worker cluster's
     business."""
