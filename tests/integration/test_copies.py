@@ -189,7 +189,7 @@ def test_killed_between_the_writes(stage: Stage, process: Controller, count: int
 
 
 def _stand(cluster: Cluster, namespace: str, name: str) -> None:
-    """In one worker cluster: the copies exist, the anchor of its share owns them, and its pods refer to nothing else."""
+    """In one worker cluster: the copies exist, its anchor owns them, and its pods refer to nothing else."""
     found = _copies(cluster, namespace)
     assert sorted(found) == COPIED, name
     (anchor,) = [one for one in cluster.items("configmaps", namespace, names.MANAGER_LABEL) if _is_anchor(one)]
