@@ -167,6 +167,9 @@ WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"
 # On a group Workload: the names of its extended resources in the manager, and its own ones; a JSON object.
 RESOURCE_NAMES_ANNOTATION: Final = f"{DOMAIN}/resource-names"
+# On a podset of a group Workload: what Kueue counts for the resource claims of one pod, as its WorkerCluster says; a
+# JSON object.
+CLAIMED_RESOURCES_ANNOTATION: Final = f"{DOMAIN}/claimed-resources"
 # On a group Workload: the priority that it was created with, before admission in the worker cluster.
 PRIORITY_ANNOTATION: Final = f"{DOMAIN}/priority"
 # On a remote pod: the uid of the manager pod.

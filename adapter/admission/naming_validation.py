@@ -14,6 +14,7 @@ from adapter.objects.required_objects import (
     RequiredObject,
     can_be_named,
     naming_line,
+    naming_note,
     required_objects,
     unnamed_objects,
     unnamed_reason,
@@ -28,6 +29,7 @@ _ALTERNATIVES: Mapping[RequiredKind, str] = {
     "persistentVolumeClaim": "use emptyDir or object storage",
     "hostPath": "use emptyDir or object storage",
     "runtimeClass": "remove it to use the default runtime there",
+    "resourceClaimTemplate": "ask for devices in resources.limits",
 }
 
 
@@ -74,7 +76,8 @@ def _nowhere_text(needed: RequiredObject, clusters: list[str], namespace: str) -
     scope = f" for namespace {namespace}" if namespace else ""
     return (
         f"{needed}: no {names.WORKER_CLUSTER_KIND} of the policy names it{scope}; an administrator can add "
-        f"{naming_line(needed, namespace)} to {_cluster_list(clusters)}, or {alternative}"
+        f"{naming_line(needed, namespace)} to {_cluster_list(clusters)}{naming_note(needed)}, or "
+        f"{alternative}"
     )
 
 

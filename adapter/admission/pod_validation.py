@@ -131,9 +131,12 @@ def _host_network(spec: Raw) -> Iterator[str]:
         yield "spec.hostNetwork is true"
 
 
-def _resource_claims(spec: Raw) -> Iterator[str]:
+def _existing_claims(spec: Raw) -> Iterator[str]:
+    """Claims that no template makes: Kueue admits no Workload with one (kueue:pkg/workload, HasResourceClaim)."""
     for claim in spec.get("resourceClaims") or ():
-        yield f"spec.resourceClaims has {printable(claim.get('name'))}"
+        if not claim.get("resourceClaimTemplateName"):
+            field = f"spec.resourceClaims[{printable(claim.get('name'))}].resourceClaimName"
+            yield f"{field} is {printable(claim.get('resourceClaimName') or '')}"
 
 
 def _projected_identities(spec: Raw) -> Iterator[str]:
@@ -234,7 +237,11 @@ def _required_references(where: str, sources: Iterable[Raw], keys: tuple[str, ..
 
 _RULES: tuple[tuple[_Rule, str], ...] = (
     (_host_network, "a worker needs a pod IP of its own, which the other clusters can reach; remove it"),
-    (_resource_claims, "plans do not count the devices of a claim; ask for devices in resources.limits"),
+    (
+        _existing_claims,
+        "Kueue admits no worker with a claim that exists before it; use a resourceClaimTemplateName that a "
+        "WorkerCluster names",
+    ),
     (
         _projected_identities,
         "it is issued in the manager, which the other cluster does not trust; remove the source, or for a token set "

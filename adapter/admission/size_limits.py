@@ -41,6 +41,7 @@ _REQUEST_LIMITS = (
 _PLANNING_LIMITS = (
     SizeLimit("spec.nodeSelector", 32, "choose nodes by fewer labels"),
     SizeLimit("spec.tolerations", 64, 'tolerate several taints at once with operator "Exists"'),
+    SizeLimit("spec.resourceClaims", 32, "let one ResourceClaimTemplate request several devices"),
     SizeLimit(_REQUIRED_NODES, 32, 'join terms that differ in one label into one with operator "In"'),
     SizeLimit(f"{_REQUIRED_NODES}[].matchExpressions", 64, "choose nodes by fewer labels"),
     SizeLimit(f"{_REQUIRED_NODES}[].matchExpressions[].values", 512, "choose nodes by a label that they share"),

@@ -177,7 +177,7 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
     ),
     (rf"{_CONTAINER_PATH}\.envFrom", ("changed",), _COPIED_OBJECT_REASON),
     (
-        r"^spec\.volumes\[[^]]+\]\.persistentVolumeClaim|"
+        r"^spec\.volumes\[[^]]+\]\.persistentVolumeClaim|^spec\.resourceClaims|"
         rf"{_CONTAINER_PATH}\.volumeMounts\[[^]]+\](\[\d+\])?\.(readOnly|recursiveReadOnly|mountPropagation)$",
         _ANY_CHANGE,
         _POD_MAPPING_REASON,

@@ -4,11 +4,13 @@ An entry counts for the namespaces that it lists, or for all where it has no lis
 entry with an unknown key is invalid: a misspelt list would open it to all. `required_objects.py` says what a pod needs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
+
+from adapter.objects.pod_requests import Resources, parse_quantity
 
 _ANY = "*"
 _STRICT = ConfigDict(extra="forbid")
@@ -36,6 +38,24 @@ class NamedObject:
     read_only: Annotated[bool, Field(alias="readOnly")] = False  # of a claim
 
 
+def _parse_resources(amounts: Mapping[str, object]) -> dict[str, int]:
+    """Read the amounts of resources; raises ValueError unless each is a quantity above zero."""
+    resources = {name: parse_quantity(amount, name) for name, amount in amounts.items()}
+    if not resources or min(resources.values()) < 1:
+        raise ValueError("must have at least one resource, and of each at least 1")
+    return resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedClaimTemplate(NamedObject):
+    """An entry of `spec.pods.resourceClaimTemplates`: a ResourceClaimTemplate, and what Kueue there counts for it."""
+
+    resources: Annotated[Resources, BeforeValidator(_parse_resources)]  # for one claim
+
+
+NamedT = TypeVar("NamedT", bound=NamedObject)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPath:
     """An entry of `spec.pods.hostPaths`: a path on the nodes, and all beneath it if it is read only."""
@@ -47,7 +67,7 @@ class NamedPath:
     namespaces: _Namespaces = None  # None: all
 
 
-def find_object(entries: Iterable[NamedObject], name: str, namespace: str) -> NamedObject | None:
+def find_object(entries: Iterable[NamedT], name: str, namespace: str) -> NamedT | None:
     """The first entry for a name in a namespace."""
     return next(
         (entry for entry in entries if entry.name in (_ANY, name) and counts_for(entry.namespaces, namespace)), None

@@ -1,6 +1,7 @@
 """What a pod needs of its worker cluster, and whether the WorkerCluster names it.
 
-A pod may use a service account, a claim or a host path of a worker cluster only if the administrator named it there.
+A pod may use a service account, a claim, a ResourceClaimTemplate or a host path of a worker cluster only if the
+administrator named it there.
 Of RuntimeClasses he need not name any; if he names some, a pod may use only these.
 """
 
@@ -19,14 +20,20 @@ _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y",
 _MAX_REASONS = 4  # in one sentence
 _MAX_NAME_LENGTH = 253  # of an object
 
-RequiredKind = Literal["serviceAccount", "serviceAccountToken", "persistentVolumeClaim", "hostPath", "runtimeClass"]
+RequiredKind = Literal[
+    "serviceAccount", "serviceAccountToken", "persistentVolumeClaim", "hostPath", "runtimeClass",
+    "resourceClaimTemplate",
+]  # fmt: skip
 _LISTS: dict[RequiredKind, tuple[str, str]] = {  # the list of spec.pods, and the key of its entries
     "serviceAccount": ("serviceAccounts", "name"),
     "serviceAccountToken": ("serviceAccounts", "name"),
     "persistentVolumeClaim": ("persistentVolumeClaims", "name"),
     "hostPath": ("hostPaths", "prefix"),
     "runtimeClass": ("runtimeClasses", "name"),
+    "resourceClaimTemplate": ("resourceClaimTemplates", "name"),
 }
+# An example: what Kueue counts for a claim is known to the administrator alone.
+_CLAIM_RESOURCES = ", resources: {example.com/gpu: 1}"
 
 
 class RequiredObject(NamedTuple):
@@ -58,7 +65,15 @@ def required_objects(spec: Raw) -> tuple[RequiredObject, ...]:
     own = [RequiredObject("serviceAccount", f"spec.{field}", account)] if account else []
     if runtime := str(spec.get("runtimeClassName") or ""):
         own.append(RequiredObject("runtimeClass", "spec.runtimeClassName", runtime))
+    own += _claim_templates(spec)
     return (*own, *(needed for volume in spec.get("volumes") or () for needed in _volume_objects(volume, account)))
+
+
+def _claim_templates(spec: Raw) -> Iterator[RequiredObject]:
+    for claim in spec.get("resourceClaims") or ():
+        if name := str(claim.get("resourceClaimTemplateName") or ""):
+            field = f"spec.resourceClaims[{printable(claim.get('name'))}].resourceClaimTemplateName"
+            yield RequiredObject("resourceClaimTemplate", field, name)
 
 
 def _volume_objects(volume: Raw, account: str) -> Iterator[RequiredObject]:
@@ -83,6 +98,8 @@ def unnamed_objects(
 def _is_named(needed: RequiredObject, mapping: PodMapping, namespace: str) -> bool:
     if needed.kind == "persistentVolumeClaim":
         return find_object(mapping.claims, needed.name, namespace) is not None
+    if needed.kind == "resourceClaimTemplate":
+        return find_object(mapping.claim_templates, needed.name, namespace) is not None
     if needed.kind == "hostPath":
         return find_path(mapping.host_paths, needed.name, namespace) is not None
     if needed.kind == "runtimeClass":
@@ -98,7 +115,14 @@ def naming_line(needed: RequiredObject, namespace: str) -> str:
     """What an administrator can write to name the object: `spec.pods.hostPaths: [{prefix: /a, namespaces: [b]}]`."""
     field, key = _LISTS[needed.kind]
     scope = f", namespaces: [{_quoted(namespace)}]" if namespace else ""
-    return f"spec.pods.{field}: [{{{key}: {_quoted(needed.name)}{scope}}}]"
+    resources = _CLAIM_RESOURCES if needed.kind == "resourceClaimTemplate" else ""
+    return f"spec.pods.{field}: [{{{key}: {_quoted(needed.name)}{scope}{resources}}}]"
+
+
+def naming_note(needed: RequiredObject) -> str:
+    """What the administrator must know beside the line; continues a sentence."""
+    is_claim = needed.kind == "resourceClaimTemplate"
+    return ", with the resources that Kueue there counts for one such claim" if is_claim else ""
 
 
 def can_be_named(needed: RequiredObject) -> bool:
@@ -119,7 +143,7 @@ def _remedy(needed: RequiredObject, mapping: PodMapping, namespace: str) -> str:
         return "no WorkerCluster can name it"
     if needed.kind == "hostPath" and is_beneath_writable(mapping.host_paths, needed.name):
         return "it lies beneath a path that pods there may write to; use that path, and a subPath of the mount"
-    return f"its WorkerCluster does not name it; add {naming_line(needed, namespace)} to it"
+    return f"its WorkerCluster does not name it; add {naming_line(needed, namespace)} to it{naming_note(needed)}"
 
 
 def _quoted(text: str) -> str:

@@ -27,7 +27,7 @@ from pydantic import (
 
 from adapter import names
 from adapter.objects.extended_resources import is_extended_resource
-from adapter.objects.named_objects import NamedObject, NamedPath
+from adapter.objects.named_objects import NamedClaimTemplate, NamedObject, NamedPath
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 _PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
@@ -147,6 +147,13 @@ def _check_resources(resources: _StringMap) -> _StringMap:
     return resources
 
 
+def _check_claim_templates(entries: tuple[NamedClaimTemplate, ...]) -> tuple[NamedClaimTemplate, ...]:
+    """Raise ValueError for `*`: each template claims other devices, so no `resources` would be right for all."""
+    if any(entry.name == "*" for entry in entries):
+        raise ValueError("'*' is no ResourceClaimTemplate: name each one, with what Kueue there counts for it")
+    return entries
+
+
 def _check_priority_classes(entries: tuple[NamedObject, ...]) -> tuple[NamedObject, ...]:
     """Raise ValueError for `*`: the manager's default class would count, and any class of the system."""
     if any(entry.name == "*" for entry in entries):
@@ -174,6 +181,9 @@ class PodMapping:
     # What pods may use of the cluster, beside what they bring; service_account replaces accounts that are not listed.
     service_accounts: Annotated[tuple[NamedObject, ...], Field(alias="serviceAccounts")] = ()
     claims: Annotated[tuple[NamedObject, ...], Field(alias="persistentVolumeClaims")] = ()
+    claim_templates: Annotated[
+        tuple[NamedClaimTemplate, ...], Field(alias="resourceClaimTemplates"), AfterValidator(_check_claim_templates)
+    ] = ()
     # Without entries every RuntimeClass is kept; a scheduler or a priority class without an entry is removed.
     runtime_classes: Annotated[tuple[NamedObject, ...], Field(alias="runtimeClasses")] = ()
     schedulers: tuple[NamedObject, ...] = ()

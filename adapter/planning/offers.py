@@ -17,6 +17,7 @@ from adapter.planning.plan_request import (
     denied_reason,
     pod_spec_in,
     queue_name,
+    quota_request_in,
     request_in,
     resource_names_in,
     scheduling_hash_in,
@@ -228,7 +229,7 @@ class Offers:
     def counted_request(self, candidate: Candidate, group: GroupRequest) -> Resources:
         """What Kueue there is thought to count of one pod's requests."""
         if not (candidate.kueue_answers or candidate.asks_kueue):
-            return request_in(candidate, group)
+            return quota_request_in(self.request, candidate, group)
         return self.compute_once(
             candidate, ("counted", group.name), lambda: counted_request_in(self.request, candidate, group)
         )

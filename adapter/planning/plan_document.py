@@ -19,7 +19,7 @@ from adapter.planning.plan_request import (
     counted_request_in,
     filter_reason,
     queue_name,
-    request_in,
+    quota_request_in,
     resource_names_in,
 )
 from adapter.planning.planner import GangPlan
@@ -165,7 +165,7 @@ def _quota_entry(row: QuotaRow) -> PlanJson:
 
 
 def _share_cost(request: GangRequest, candidate: Candidate, share: Share, prices: Prices) -> Decimal | None:
-    requests = {group.name: request_in(candidate, group) for group in request.groups}
+    requests = {group.name: quota_request_in(request, candidate, group) for group in request.groups}
     return hourly_cost(prices, [(requests[part.name], part.count) for part in share.groups])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from adapter.objects.claimed_resources import add_resources, claimed_resources
 from adapter.objects.placement import Share
 from adapter.objects.pod_requests import pod_requests
 from adapter.objects.required_objects import RequiredObject, unnamed_objects, unnamed_reason
@@ -172,6 +173,12 @@ def request_in(candidate: Candidate, group: GroupRequest) -> Resources:
     return pod_requests(rename_resources(group.pod_spec, renames))
 
 
+def quota_request_in(request: GangRequest, candidate: Candidate, group: GroupRequest) -> Resources:
+    """What one pod requests of quota: nodes do not show the devices of its claims."""
+    claimed = claimed_resources(group.required, candidate.pod_mapping, request.namespace)
+    return add_resources(request_in(candidate, group), claimed)
+
+
 def resource_names_in(groups: Iterable[GroupRequest], candidate: Candidate) -> Mapping[str, str]:
     """The names in the manager and there of the groups' extended resources that have two."""
     renames = candidate.pod_mapping.extended_resources
@@ -192,7 +199,7 @@ def answers_in(request: GangRequest, candidate: Candidate) -> QueueAnswers:
 
 def counted_request_in(request: GangRequest, candidate: Candidate, group: GroupRequest) -> Resources:
     """What Kueue there is thought to count of one pod's requests."""
-    counted = answers_in(request, candidate).counted(request_in(candidate, group))
+    counted = answers_in(request, candidate).counted(quota_request_in(request, candidate, group))
     if not candidate.asks_kueue:
         return counted
     uncovered = _uncovered_in(request, candidate, counted)
@@ -214,7 +221,8 @@ def question_in(request: GangRequest, candidate: Candidate, uncovered: frozenset
     """What a share of the gang asks of Kueue there."""
     amounts = Counter[str]()
     for group in request.groups:
-        amounts.update({name: amount * group.count for name, amount in request_in(candidate, group).items()})
+        requested = quota_request_in(request, candidate, group)
+        amounts.update({name: amount * group.count for name, amount in requested.items()})
     return Question(uncovered, frozenset(amounts.items()))
 
 

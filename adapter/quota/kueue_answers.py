@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from adapter import names
-from adapter.objects.pod_requests import PODS, Resources, parse_quantity, pod_requests
+from adapter.objects.claimed_resources import template_requests
+from adapter.objects.pod_requests import PODS, Resources, parse_quantity
 from adapter.objects.unstructured import (
     UNREADABLE,
     Key,
@@ -225,7 +226,7 @@ def _learn_charge(known: QueueAnswers, podset: Raw, assignment: Raw, now: float)
 
     Another charge for the same shape shows such a change, so the charges of other shapes are outdated, too.
     """
-    shape, amounts = shape_of(pod_requests(podset["template"]["spec"])), _charged_amounts(podset, assignment)
+    shape, amounts = shape_of(template_requests(podset["template"])), _charged_amounts(podset, assignment)
     if amounts is None or not 0 < len(shape) <= _MAX_RESOURCES:
         return known
     charge = known.charges.get(shape)
@@ -261,7 +262,7 @@ def _charged_amounts(podset: Raw, assignment: Raw) -> Resources | None:
 
 def _learn_denial(known: QueueAnswers, podset: Raw, resource: str, now: float) -> QueueAnswers:
     """Learn that a resource is counted; if the pod does not request it, it stems from the uncovered ones."""
-    request = pod_requests(podset["template"]["spec"])
+    request = template_requests(podset["template"])
     uncovered = uncovered_resources(request, known.covered)
     denied = frozenset({resource}) if resource in request else uncovered
     if not denied or denied in known.denials or resource in known.covered or len(request) > _MAX_RESOURCES:

@@ -13,12 +13,15 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import api_messages
+from adapter.objects.claimed_resources import claimed_resources, resources_annotation
 from adapter.objects.extended_resources import format_names
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
+from adapter.objects.required_objects import required_objects
 from adapter.objects.topology_request import read_topology_request
 from adapter.objects.unstructured import Key, Raw, meta
 from adapter.rewrite import gcs_waiter, object_names, request_floor, stripping
 from adapter.rewrite.gcs_waiter import GCS_WAITER_RESOURCES
+from adapter.rewrite.resource_claims import all_claims, excess_claims
 from adapter.rewrite.resource_names import requested_names
 from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin_annotations, origin_labels
 
@@ -61,8 +64,10 @@ def reserved_template(
     )
     if inits:
         counted["initContainers"] = inits
+    claimed = claimed_resources(required_objects(manager_spec), target.pods, namespace)
+    annotations = {"annotations": resources_annotation(claimed)} if claimed else {}
     return {
-        "metadata": {"labels": stripping.portable_labels(meta(template).get("labels"))},
+        "metadata": {"labels": stripping.portable_labels(meta(template).get("labels")), **annotations},
         "spec": gcs_waiter.with_worker_requests(counted | {"containers": containers}),
     }
 
@@ -130,9 +135,9 @@ def build_workload(
 def excess_requests(pod_spec: Raw, template: Raw, usage: Raw | None = None, pods: int = 0) -> str:
     """A text with the requests of a pod beyond the template that holds quota, or empty.
 
-    An example is `nvidia.com/gpu: 2 instead of 1`. KubeRay's init container may hold less quota than it requests
-    (`_gcs_waiter`). `usage` is what Kueue counts for `pods` of the template, after LimitRanges and RuntimeClasses
-    (kueue:pkg/workload/resources.go, AdjustResources).
+    An example is `nvidia.com/gpu: 2 instead of 1`. The claims of each ResourceClaimTemplate count, too. KubeRay's init
+    container may hold less quota than it requests (`_gcs_waiter`). `usage` is what Kueue counts for `pods` of the
+    template, after LimitRanges and RuntimeClasses (kueue:pkg/workload/resources.go, AdjustResources).
     """
     reserved = pod_requests(template.get("spec") or {})
     for name, amount in (usage or {}).items() if pods else ():
@@ -146,8 +151,13 @@ def excess_requests(pod_spec: Raw, template: Raw, usage: Raw | None = None, pods
         if amount > max(reserved.get(name, 0), uncounted.get(name, 0))
     }
     return ", ".join(
-        f"{name}: {format_quantity(amount, name)} instead of {format_quantity(reserved.get(name, 0), name)}"
-        for name, amount in excess.items()
+        [
+            *(
+                f"{name}: {format_quantity(amount, name)} instead of {format_quantity(reserved.get(name, 0), name)}"
+                for name, amount in excess.items()
+            ),
+            *excess_claims(pod_spec, template.get("spec") or {}),
+        ]
     )
 
 
@@ -171,7 +181,8 @@ def _resource_annotations(target: Target, groups: Sequence[tuple[str, int, Raw]]
 def _build_podset(group: str, count: int, template: Raw) -> dict[str, Any]:
     # The group's label is for people: the podset's name is a hash.
     labels = {**(meta(template).get("labels") or {}), names.REMOTE_RAY_GROUP_LABEL: group}
-    return {"name": role_of_group(group), "count": count, "template": {**template, "metadata": {"labels": labels}}}
+    metadata = {**meta(template), "labels": labels}
+    return {"name": role_of_group(group), "count": count, "template": {**template, "metadata": metadata}}
 
 
 def _topology_request(template: Raw) -> dict[str, Any]:
@@ -194,6 +205,8 @@ def _with_admitted_fields(spec: Raw, admitted_spec: Raw) -> dict[str, Any]:
     rest = {
         key: value for key, value in spec.items() if key not in (*_ADMISSION_FIELDS, "initContainers", "containers")
     }
+    if claims := all_claims(spec, admitted_spec):
+        rest["resourceClaims"] = claims
     return (
         rest | admitted | {"tolerations": tolerations} if tolerations else rest | _drop_field(admitted, "tolerations")
     )

@@ -1,6 +1,6 @@
 """Gives what a pod names of its cluster the names in the worker cluster, as its WorkerCluster says.
 
-These are accounts, claims, host paths, RuntimeClasses, schedulers and priority classes.
+These are accounts, claims, ResourceClaimTemplates, host paths, RuntimeClasses, schedulers and priority classes.
 
 What is not named stays in the spec, without the account; `admission.pod_validation` then rejects the pod.
 """
@@ -13,6 +13,7 @@ from adapter.objects.named_objects import find_object, find_path, name_in_cluste
 from adapter.objects.required_objects import account_of
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
+from adapter.rewrite.resource_claims import rename_claims
 
 _NO_PROPAGATION = "None"
 
@@ -38,13 +39,18 @@ def apply_names(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: st
 
 
 def with_class_names(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> dict[str, Any]:
-    """The spec with the RuntimeClass and the scheduler that are named; the share's template has these, too."""
+    """The spec with the RuntimeClass, the scheduler and the ResourceClaimTemplates that are named.
+
+    The share's template has these, too.
+    """
     fields = {"runtimeClassName": mapping.runtime_classes, "schedulerName": mapping.schedulers}
     named: dict[str, Any] = dict(spec)
     for field, entries in fields.items():
         name = str(manager_spec.get(field) or "")
         if name not in ("", DEFAULT_SCHEDULER) and (entry := find_object(entries, name, namespace)):
             named[field] = name_in_cluster(entry, name)
+    if claims := manager_spec.get("resourceClaims"):
+        named["resourceClaims"] = rename_claims(claims, mapping, namespace)
     return named
 
 

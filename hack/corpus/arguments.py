@@ -6,7 +6,6 @@ from hack.corpus.samples import Sample
 
 NOT_ARGUED: Final = "**not argued yet**"
 _ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
-    "Not yet. Plans do not count the devices of a claim.": ("dra", "resource-claims"),
     "Right. Ray sends a token of the worker cluster to the manager, which does not trust its issuer. "
     "`authOptions.mode: token` works.": (
         "k8s-token-auth", "ray-cluster.kubernetes.auth", "ray-cluster.kubernetes.auth-manual",

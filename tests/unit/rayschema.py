@@ -67,7 +67,8 @@ POD = made(
     nodeName=TEXT, nodeSelector=mapping(TEXT), hostNetwork=YES, serviceAccountName=TEXT, schedulerName=TEXT,
     tolerations=many(made(key=TEXT, operator=TEXT, effect=TEXT, value=TEXT, tolerationSeconds={"type": "integer"})),
     imagePullSecrets=many(made(name={**TEXT, "default": ""}), "name"), overhead=mapping(AMOUNT), resources=RESOURCES,
-    resourceClaims=many(made("name", name=TEXT), "name"), terminationGracePeriodSeconds={"type": "integer"},
+    resourceClaims=many(made("name", name=TEXT, resourceClaimName=TEXT, resourceClaimTemplateName=TEXT), "name"),
+    terminationGracePeriodSeconds={"type": "integer"},
     affinity=made(
         nodeAffinity=made(**{REQUIRED: made("nodeSelectorTerms", nodeSelectorTerms=many(TERM))}),
         podAffinity=made(**{REQUIRED: many(NEAR),

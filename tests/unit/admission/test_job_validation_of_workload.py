@@ -145,7 +145,10 @@ CUT = "x" * 64 + "…"
             {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": LONG}}}}]},
             f"spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is {CUT}: ",
         ),
-        ({"resourceClaims": [{"name": LONG}]}, f"spec.resourceClaims has {CUT}: "),
+        (
+            {"resourceClaims": [{"name": LONG, "resourceClaimName": LONG}]},
+            f"spec.resourceClaims[{CUT}].resourceClaimName is {CUT}: ",
+        ),
         (
             {
                 "affinity": {

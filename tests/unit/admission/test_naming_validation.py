@@ -52,6 +52,14 @@ def rejection(groups: list[Raw], clusters: Mapping[str, Raw], *, known: bool = T
             id="a RuntimeClass that is not in the list",
         ),
         pytest.param(
+            [{"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}], {"east": {}},
+            "worker group g0: spec.resourceClaims[gpu].resourceClaimTemplateName is one-gpu: no WorkerCluster of the "
+            "policy names it for namespace demo; an administrator can add spec.pods.resourceClaimTemplates: [{name: "
+            "one-gpu, namespaces: [demo], resources: {example.com/gpu: 1}}] to WorkerCluster east, with the resources "
+            "that Kueue there counts for one such claim, or ask for devices in resources.limits",
+            id="a ResourceClaimTemplate that is not named",
+        ),
+        pytest.param(
             [ACCOUNT], {"east": {}, "west": {}},
             f"worker group g0: {UNNAMED}an administrator can add {LINE} to WorkerCluster east or west, or remove it to "
             "use the default account there",

@@ -47,6 +47,10 @@ def unnamed(spec: Raw, pods: Raw, namespace: str = "demo") -> list[str]:
             id="the API server reads the newer field",
         ),
         pytest.param({"runtimeClassName": "kata"}, [], id="a RuntimeClass, of which a list may name some"),
+        pytest.param({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]},
+            ["spec.resourceClaims[gpu].resourceClaimTemplateName"], id="a ResourceClaimTemplate"),
+        pytest.param({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}, [],
+            id="a claim that exists, which no one can name"),
         pytest.param({"volumes": [TOKEN]}, [], id="a token of the default account, which no one can name"),
         pytest.param({"volumes": [{"name": "e", "emptyDir": {}}]}, [], id="a volume of its own"),
         pytest.param(
@@ -102,6 +106,10 @@ def test_a_list_of_runtime_classes_bounds_what_pods_may_use(
         ("serviceAccountToken", "raydata", "spec.pods.serviceAccounts: [{name: raydata, namespaces: [demo]}]"),
         ("persistentVolumeClaim", "x.y", "spec.pods.persistentVolumeClaims: [{name: x.y, namespaces: [demo]}]"),
         ("runtimeClass", "kata", "spec.pods.runtimeClasses: [{name: kata, namespaces: [demo]}]"),
+        (
+            "resourceClaimTemplate", "one-gpu",
+            "spec.pods.resourceClaimTemplates: [{name: one-gpu, namespaces: [demo], resources: {example.com/gpu: 1}}]",
+        ),
         ("hostPath", "/mnt/a b", 'spec.pods.hostPaths: [{prefix: "/mnt/a b", namespaces: [demo]}]'),
         ("persistentVolumeClaim", "12", 'spec.pods.persistentVolumeClaims: [{name: "12", namespaces: [demo]}]'),
         ("persistentVolumeClaim", "on", 'spec.pods.persistentVolumeClaims: [{name: "on", namespaces: [demo]}]'),
@@ -116,7 +124,8 @@ def test_the_line_names_the_object_and_nothing_else(kind: RequiredKind, name: st
     line = naming_line(RequiredObject(kind, "spec.x", name), "demo")
     assert line == want
     (entries,) = yaml.safe_load(line).values()
-    assert entries == [{"prefix" if kind == "hostPath" else "name": name, "namespaces": ["demo"]}]
+    resources = {"resources": {"example.com/gpu": 1}} if kind == "resourceClaimTemplate" else {}
+    assert entries == [{"prefix" if kind == "hostPath" else "name": name, "namespaces": ["demo"], **resources}]
 
 
 @pytest.mark.parametrize(

@@ -746,7 +746,10 @@ REFUSED = [
     ({"hostNetwork": True}, "spec.hostNetwork is true: "),
     (volume(hostPath={"path": "/data"}), "spec.volumes[v].hostPath is /data: "),
     (volume(persistentVolumeClaim={"claimName": "pvc"}), "spec.volumes[v].persistentVolumeClaim is pvc: "),
-    ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims has gpu: "),
+    (
+        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared"}]},
+        "spec.resourceClaims[gpu].resourceClaimName is shared: ",
+    ),
     (
         volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
         "spec.volumes[v].projected has a serviceAccountToken: ",

@@ -411,6 +411,7 @@ WISHES: list[tuple[str, Raw, str]] = [
         "csi": {"driver": "secrets-store.csi.k8s.io"}}]}, REFUSED),
     ("an export of a file server", {"volumes": [{"name": "v", "nfs": {"server": "10.0.0.5", "path": "/"}}]}, KEPT),
     ("a claimed device", {"resourceClaims": [{"name": "gpu", "resourceClaimName": "theirs"}]}, REFUSED),
+    ("a device by a template", {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "theirs"}]}, REFUSED),
     ("the host's network", {"hostNetwork": True}, REFUSED),
     ("a node by its name", {"nodeName": "control-plane"}, REFUSED),
     ("a node by its name, in an affinity",
