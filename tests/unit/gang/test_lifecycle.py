@@ -27,6 +27,7 @@ from adapter.actions import (
     EmitEvent,
     Plan,
     Reactivate,
+    RecordExclusions,
     RequeueAfter,
     Reserve,
     SetCheck,
@@ -46,6 +47,7 @@ from adapter.gang.timeouts import (
     SOON,
     exclusion_duration,
 )
+from adapter.objects.past_exclusions import format_past_exclusions
 from adapter.objects.placement import Exclusion, Placement, Share, placement_name
 from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.reason import Reason
@@ -1206,6 +1208,8 @@ class World:
                 self.give_up(action)
             case SetCheck():
                 self.set_check(action)
+            case RecordExclusions():
+                self.record_exclusions(action)
             case UpdatePlacementStatus(placement, status):
                 if placement.name not in self.places:
                     raise Trouble
@@ -1272,6 +1276,13 @@ class World:
         before = self.places.get(raw["metadata"]["name"])
         self.places[raw["metadata"]["name"]] = told(raw, before.get("status", {})) if before else raw
         self.planned[raw["metadata"]["uid"]] = self.room
+
+    def record_exclusions(self, action: RecordExclusions) -> None:
+        if self.work is None or self.work["metadata"]["resourceVersion"] != action.workload.resource_version:
+            raise Trouble
+        text = format_past_exclusions(action.past_exclusions)
+        self.work["metadata"].setdefault("annotations", {})[names.PAST_EXCLUSIONS_ANNOTATION] = text
+        self.touch()
 
     def set_check(self, action: SetCheck) -> None:
         for share in action.reservations_to_verify:
