@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 # A safety net for the watches: each key is reconciled once in this time.
 RESYNC_SECONDS = 60.0
+CRD_SECONDS = 60.0  # between two reads of what the CRDs declare
 # The longest wait for the worker clusters at the start. A list takes a fraction of a second, and an unreachable cluster
 # must not delay the others noticeably.
 FIRST_CONTACT_SECONDS = 3.0
@@ -89,6 +90,7 @@ class Engine:
             await self._read_crds()
             await self._wait_to_lead(tasks, parts)
             sweep = functools.partial(anchors.run, parts.fleet.reachable, self.manager, manager_id)
+            tasks.create_task(run_with_restarts("crds", functools.partial(self._watch_crds, parts)))
             tasks.create_task(run_with_restarts("resync", functools.partial(self._resync, parts)))
             tasks.create_task(
                 run_with_restarts(
@@ -145,11 +147,16 @@ class Engine:
             has_changed = await self.manager.crds.refresh()
         return has_changed
 
+    async def _watch_crds(self, parts: ControllerParts) -> None:
+        """Read the CRDs again and again; jobs wait for a change."""
+        while True:
+            if await self._read_crds():
+                parts.event_handlers.resync_all(0.0)
+            await asyncio.sleep(CRD_SECONDS)
+
     async def _resync(self, parts: ControllerParts) -> None:
         spread_seconds = 0.0  # a new leader reconciles everything at once
         while True:
-            if await self._read_crds():
-                spread_seconds = 0.0  # jobs wait for that
             with contain_errors("resync", "everything"):
                 parts.event_handlers.resync_all(spread_seconds)
             spread_seconds = RESYNC_SECONDS
