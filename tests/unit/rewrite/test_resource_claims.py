@@ -216,7 +216,7 @@ KEY, COVERED = (builders.NAMESPACE, "team-a"), frozenset({"cpu", GPU})
 
 def answered(usage: Raw) -> kueue_answers.QueueAnswers:
     """What an admission of a share of one worker with one claim teaches."""
-    target = mapped(resourceClaimTemplates=[{**ONE, "namespaces": []}])
+    target = mapped(resourceClaimTemplates=[{**ONE, "namespaces": [KEY[0]]}])
     share = group_workload.build_workload(target, KEY[0], [("w", 1, {"spec": spec_of(claim("a", "one-gpu"))})], "a")
     (podset,) = share["spec"]["podSets"]
     assignment = {"name": podset["name"], "count": 1, "flavors": dict.fromkeys(usage, "any"), "resourceUsage": usage}
