@@ -12,6 +12,7 @@ RUN pip install --no-deps --no-compile --only-binary=:all: --require-hashes --pr
 RUN pip install --no-deps --only-binary=:all: --require-hashes --requirement requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY manifests/rbac manifests/rbac
+COPY manifests/crds manifests/crds
 COPY manifests/gate-policy.yaml manifests/gate-policy.yaml
 COPY kustomize/components/worker-access/policy.yaml kustomize/components/worker-access/policy.yaml
 COPY adapter adapter

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-ResultT = TypeVar("ResultT")
+OutcomeT = TypeVar("OutcomeT")
 
 
-def run_command(command: Coroutine[Any, Any, ResultT]) -> ResultT:
+def run_command(command: Coroutine[Any, Any, OutcomeT]) -> OutcomeT:
     """Run a coroutine in a new event loop and return its result.
 
     Ctrl-C cancels it in a turn of the loop of its own; a second Ctrl-C stops the loop. Both raise KeyboardInterrupt.
@@ -40,7 +40,7 @@ class _Interruption:
         task.cancel()
 
 
-async def _run_interruptibly(command: Coroutine[Any, Any, ResultT], interruption: _Interruption) -> ResultT:
+async def _run_interruptibly(command: Coroutine[Any, Any, OutcomeT], interruption: _Interruption) -> OutcomeT:
     task = asyncio.current_task()
     assert task is not None
     if threading.current_thread() is threading.main_thread():  # others receive no signals

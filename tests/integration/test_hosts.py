@@ -106,7 +106,7 @@ def test_without_labels_of_hosts_a_job_is_rejected(stage: Stage, running: Contro
     """It says what to do, holds nothing, and a job of single hosts beside it runs."""
     stage.build({"east": 4})
     stage.ray_cluster("pi", workers=1, hosts=2)
-    text = stage.told("pi", "Rejected")
+    text = wait(lambda: stage.events("pi").get("Rejected") or "", 60, "the job is rejected", running.tail)
     assert f"lack the label {names.RAY_REPLICA_NAME_LABEL}" in text and "RayMultiHostIndexing" in text
     wait(lambda: not _active(stage), 30, "Kueue deactivates it", running.tail)
     wait(lambda: stage.reserving() == 0 and not stage.workers(), 60, "it holds nothing", running.tail)

@@ -319,7 +319,7 @@ def test_the_bounds_of_pod_status_use_the_codes_words() -> None:
     (condition,) = spec["matchConditions"]
     account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
     assert condition["expression"] == f"request.userInfo.username == '{account}'"
-    placement, node, labels, annotations, _ = (each["expression"] for each in spec["validations"])
+    placement, node, labels, annotations, *_ = (each["expression"] for each in spec["validations"])
     assert placement == f"'{names.PLACEMENT_LABEL}' in variables.oldLabels" and "oldObject.spec.?nodeName" in node
     assert labels.count(f"key == '{names.CLUSTER_LABEL}'") == 2
     assert annotations.count(f"key == '{names.SLOT_ANNOTATION}'") == 2
