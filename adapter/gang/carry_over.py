@@ -6,6 +6,7 @@ not start also records the clusters where they did not.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from adapter.actions import Action, DeletePlacement, RecordExclusions, RequeueAfter
@@ -25,10 +26,19 @@ from adapter.objects.workload import Workload
 def record_late_clusters(
     gang: Gang, workload: Workload, placement: Placement, clusters: Iterable[str], now: datetime
 ) -> PastExclusions | None:
-    """The record of an attempt that ends because workers did not start in these clusters; None if none is to blame."""
-    until = now + start_timeout_exclusion(gang.policy.start_timeout, placement)
-    exclusions = [Exclusion(cluster, until, "") for cluster in dict.fromkeys(clusters)]
-    return record_exclusions(gang, workload, placement, exclusions, now, start_timeouts=1) if exclusions else None
+    """The record of an attempt that ends because workers did not start in these clusters; None if none is to blame.
+
+    Where the attempt's last plan excluded them all, it has counted this timeout.
+    """
+    late = dict.fromkeys(clusters)
+    if not late:
+        return None
+    excluded = {exclusion.cluster for exclusion in _exclusions_of(gang, [placement], now)}
+    new_timeouts = 0 if placement.start_timeouts and excluded.issuperset(late) else 1
+    before = replace(placement, start_timeouts=placement.start_timeouts + new_timeouts - 1)
+    until = now + start_timeout_exclusion(gang.policy.start_timeout, before)
+    exclusions = [Exclusion(cluster, until, "") for cluster in late]
+    return record_exclusions(gang, workload, placement, exclusions, now, start_timeouts=new_timeouts)
 
 
 def record_exclusions(
@@ -58,7 +68,7 @@ def record_before_deletion(
     """Record the exclusions of ended attempts; empty once that is done, or if there are none."""
     exclusions = _exclusions_of(gang, placements, now)
     recorded = {exclusion.cluster: exclusion.until for exclusion in _past_exclusions(gang, workload, now)}
-    if all(_is_recorded(exclusion, recorded, now) for exclusion in exclusions):
+    if all(_is_recorded(exclusion, recorded, now) for exclusion in exclusions[:MAX_CLUSTERS]):
         return []
     record = _merge(gang, workload, exclusions, max(placement.start_timeouts for placement in placements), now)
     return [RecordExclusions(workload, record), RequeueAfter(SOON)]

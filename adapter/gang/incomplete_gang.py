@@ -8,10 +8,11 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action
-from adapter.gang import carry_over, messages, start_timeout
+from adapter.gang import carry_over, messages, start_timeout, unused_quota
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Workload
 
 
@@ -29,16 +30,24 @@ def is_incomplete(gang: Gang, workload: Workload, placement: Placement) -> bool:
 
 
 def must_queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> bool:
-    """Whether created workers did not start in time, and no other cluster has capacity for them."""
-    return is_incomplete(gang, workload, placement) and bool(start_timeout.stuck_pods(gang, placement, now))
+    """Whether workers did not start in time, or had no slot for as long, and no other cluster has capacity for them."""
+    return is_incomplete(gang, workload, placement) and bool(
+        start_timeout.stuck_pods(gang, placement, now) or _unplaced_pods(gang, placement, now)
+    )
+
+
+def _unplaced_pods(gang: Gang, placement: Placement, now: datetime) -> list[Raw]:
+    return start_timeout.unplaced_pods(gang, placement, now) if unused_quota.are_checks_ready(gang) else []
 
 
 def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
     stuck = start_timeout.stuck_pods(gang, placement, now)
-    noun = "worker of the job" if len(stuck) == 1 else "workers of the job"
+    pods = stuck or _unplaced_pods(gang, placement, now)
+    noun = "worker of the job" if len(pods) == 1 else "workers of the job"
+    reason = clause(start_timeout.reason_of(gang, stuck[0])) if stuck else "their quota was lost before they started"
     text = (
-        f"{len(stuck)} {noun} did not start {messages.timeout_text(gang.policy.start_timeout)} "
-        f"({messages.describe_placement(placement)}): {clause(start_timeout.reason_of(gang, stuck[0]))}. The job needs "
+        f"{len(pods)} {noun} did not start {messages.timeout_text(gang.policy.start_timeout)} "
+        f"({messages.describe_placement(placement)}): {reason}. The job needs "
         "all of its workers, and no other cluster has capacity, so it gives its capacity back and queues again."
     )
     record = carry_over.record_late_clusters(gang, workload, placement, map(start_timeout.cluster_of, stuck), now)

@@ -138,13 +138,14 @@ def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
     """The manager pods that did not start within the policy's whole timeout, and for which no cluster has capacity.
 
     The last plan excluded their clusters and found too few slots. A gang in one cluster of which a worker has started
-    is not planned elsewhere at all.
+    is not planned elsewhere at all. A pod whose own init container runs may load data for hours.
     """
     workers, timeout = gang.pods.workers, gang.policy.start_timeout
     if workers is None:
         return []
     timers = _start_timers(gang, workers)
-    pods = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
+    late = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
+    pods = [pod for pod in late if not _loads_data(workers.remote_pods.get(key_of(pod)))]
     excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, timeout)}
     stuck = list({uid_of(pod): pod for pod in pods}.values())
     is_divided_never = gang.policy.same_cluster and len(stuck) < len(workers.pods_with_slot)
@@ -152,11 +153,33 @@ def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
     return stuck if is_divided_never or (has_no_room and not _may_move(gang, workers, current, stuck, excluded)) else []
 
 
+def unplaced_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
+    """The manager pods that have had no slot for the policy's whole timeout, and for which no cluster has capacity."""
+    workers, since = gang.pods.workers, current.waiting_since
+    if workers is None or since is None or now < since + gang.policy.start_timeout:
+        return []
+    return [] if _awaits_admission(workers, current) else pods_awaiting_slot(workers)
+
+
+def _loads_data(remote_pod: Raw | None) -> bool:
+    """Whether an init container of the template runs; KubeRay's own waits for the head, which is no progress."""
+    statuses = ((remote_pod or {}).get("status") or {}).get("initContainerStatuses") or ()
+    return any(
+        "running" in (status.get("state") or {}) and status.get("name") != names.GCS_WAITER
+        for status in statuses
+        if not status.get("started")
+    )
+
+
+def _awaits_admission(workers: GangWorkers, current: Placement) -> bool:
+    return any(current.share_key(share) not in workers.admitted_shares for share in current.active_shares)
+
+
 def _may_move(
     gang: Gang, workers: GangWorkers, current: Placement, pods: Iterable[Raw], closed_clusters: Collection[str]
 ) -> bool:
     """Whether a share for these pods waits for its admission, or has a free slot."""
-    if any(current.share_key(share) not in workers.admitted_shares for share in current.active_shares):
+    if _awaits_admission(workers, current):
         return True
     free = drain_order.free_slots(workers, {*closed_clusters, *gang.clusters.draining})
     return any(free[worker_group_of(pod)] > 0 for pod in pods)

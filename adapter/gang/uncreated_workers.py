@@ -151,7 +151,7 @@ def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datet
         f"{_describe_shortage(gang, now)} ({messages.describe_placement(placement)}): {_shortage_reason(gang, now)}. "
         "The job needs all of its workers, so it gives its capacity back and queues again."
     )
-    clusters = unused_quota.clusters_without_pods(gang)
+    clusters = unused_quota.clusters_without_pods(gang, _blocking_workers(gang, now))
     record = carry_over.record_late_clusters(gang, workload, placement, clusters, now)
     return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text, past_exclusions=record)
 

@@ -5,6 +5,7 @@ timeout begins then: start_timeout.py counts from the creation of a remote pod. 
 again, and its shares are deleted. uncreated_workers.py handles a gang that has a single remote pod.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 from adapter import names
@@ -14,7 +15,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.start_timeout import stuck_reason
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, is_condition_true, key_of
+from adapter.objects.unstructured import Raw, is_condition_true, key_of, uid_of
 from adapter.objects.worker_pod import is_dispatched, slot_share
 from adapter.objects.workload import Workload
 
@@ -71,14 +72,18 @@ def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datet
     return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text, past_exclusions=record)
 
 
-def clusters_without_pods(gang: Gang) -> list[str]:
-    """The clusters in which manager pods with a slot have no remote pod; none is to blame if no head is ready."""
+def clusters_without_pods(gang: Gang, uids: Collection[str] | None = None) -> list[str]:
+    """The clusters in which manager pods with a slot have no remote pod; none is to blame if no head is ready.
+
+    `uids`: of the pods that count; None: all.
+    """
     workers = gang.pods.workers
     if workers is None or workers.head_ready_since is None:
         return []
     uncreated = [
         pod for pod in workers.pods_with_slot if not (key_of(pod) in workers.remote_pods or is_dispatched(pod))
     ]
+    uncreated = [pod for pod in uncreated if uids is None or uid_of(pod) in uids]
     closed = gang.clusters.draining | gang.clusters.unreachable.keys()
     clusters = (share.cluster for pod in uncreated if (share := slot_share(pod)) in workers.admitted_shares and share)
     return [cluster for cluster in clusters if cluster not in closed]

@@ -21,6 +21,7 @@ from tests.unit.gang.test_start_timeout import (
     gang,
     gathered,
     placed,
+    pod,
 )
 from tests.unit.gang.test_uncreated_workers import of_a_service
 
@@ -64,6 +65,16 @@ def test_it_queues_again_when_a_created_worker_does_not_start(found: Gang) -> No
     assert check.past_exclusions.start_timeouts == 1
 
 
+@pytest.mark.parametrize(("container", "waits"), [("fetch-model", True), (names.GCS_WAITER, False)])
+@pytest.mark.parametrize("divided", [True, False])
+def test_a_worker_that_loads_its_data_is_waited_for(container: str, waits: bool, divided: bool) -> None:
+    loads = copy_of(E0)
+    loads["status"]["initContainerStatuses"] = [{"name": container, "state": {"running": {"startedAt": stamp(0)}}}]
+    workers = gathered([E0, RUNS, W0, W1], {"a": loads, "b": copy_of(RUNS)})
+    found = without_room(workers=workers) if divided else gang(workers, same_cluster=True)
+    assert bool(checks_of(found, 250)) is not waits
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -79,6 +90,19 @@ def test_it_queues_again_when_a_created_worker_does_not_start(found: Gang) -> No
 )
 def test_a_gang_that_may_compute_or_move_is_not_stopped(found: Gang) -> None:
     assert not checks_of(found, 250)
+
+
+def test_it_queues_again_when_a_worker_has_had_no_slot_for_as_long() -> None:
+    """Its share was lost before the gang was ever complete, and no plan has found another one."""
+    workers = gathered([pod("a", ""), RUNS, W0, W1], {"b": copy_of(RUNS)})
+    found = without_room(workers=workers)
+    assert not checks_of(found, 99)
+    (check,) = checks_of(found, 100)
+    assert check.state == names.CHECK_RETRY and check.past_exclusions is None
+    assert "1 worker of the job did not start within 100s (2 east, 2 west): their quota was lost" in check.message
+    assert not checks_of(without_room(workers=replace(workers, admitted_shares=frozenset())), 250), (
+        "it is planned again"
+    )
 
 
 def test_an_unstartable_worker_has_the_whole_time_before_that() -> None:
