@@ -34,7 +34,7 @@ NAMESPACE_RIGHTS: Rights = {
     (names.KUEUE_DOMAIN, "workloads"): ("create", "get", "delete"),
     ("", "pods"): ("create", "get", "delete"),
     ("", "configmaps"): ("create", "update", "get", "list", "delete"),
-    ("", "secrets"): ("create", "update"),
+    ("", "secrets"): ("create", "update", "delete"),
     ("", "services"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices"): ("create", "get", "patch", "delete"),
     (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),

@@ -88,7 +88,7 @@ class ObjectCopier:
                     source = await self._sources.read_object(key_of(pod)[0], reference)
                     await self._write_copy(cache, copies, reference, source, pod)
                 except SourceUnavailable as error:
-                    if reference in copies.owners:  # it stands as it was written last
+                    if any(owner in anchors for owner in copies.owners.get(reference, ())):  # it still stands
                         continue
                     if isinstance(error, CopyLimitExceeded):
                         raise

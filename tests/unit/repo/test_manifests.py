@@ -619,7 +619,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
             "configmaps",
             {"create", "update", "get", "list", "delete"},
         ),
-        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", {"create", "update"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", {"create", "update", "delete"}),
         (_COPIES_RBAC, "ClusterRole", names.COPIED_OBJECTS_ROLE, "secrets", {"get"}),
         (_COPIES_RBAC, "ClusterRole", names.COPIED_OBJECTS_ROLE, "configmaps", {"get"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),

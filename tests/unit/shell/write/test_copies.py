@@ -528,6 +528,21 @@ async def test_a_worker_of_a_new_share_becomes_an_owner() -> None:
         assert owners_of(bench.there.secrets[NAME]) == {anchor_of(second)}
 
 
+async def test_a_worker_waits_for_a_copied_object_that_went_with_its_owners() -> None:
+    """Its source is gone, too, so it cannot be written again."""
+    first, second = single_worker_shares(2)
+    async with benched([secret()]) as bench:
+        fill(bench.member.workloads, first)
+        pod, remote = worker(share=first)
+        await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        del bench.here.secrets["token"]
+        await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        fill(bench.member.workloads, second)
+        pod, remote = worker(share=second)
+        with pytest.raises(SourceUnavailable):
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+
+
 def other_job(number: int) -> Raw:
     """The share of another job of the namespace."""
     return make_reservation(make_placement(make_workload(name=f"rayjob-{number}")))
