@@ -223,6 +223,10 @@ def _driver_objects(spec: Raw) -> Iterator[str]:
         yield from _required_references(where, (source,), ("nodePublishSecretRef",))
         if source.get("driver") == _SECRETS_STORE and not source.get("nodePublishSecretRef"):
             yield f"{where}.driver is {_SECRETS_STORE}"
+            continue
+        for key, value in (source.get("volumeAttributes") or {}).items():
+            if "secret" in key.lower():  # of the worker cluster's namespace, as file.csi.azure.com reads it
+                yield f"{where}.volumeAttributes.{printable(key)} is {printable(value)}"
 
 
 def _required_references(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:

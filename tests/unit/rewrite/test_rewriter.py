@@ -789,6 +789,10 @@ REFUSED = [
         volume(csi={"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "theirs"}}),
         "spec.volumes[v].csi.driver is secrets-store.csi.k8s.io: ",
     ),
+    (
+        volume(csi={"driver": "file.csi.azure.com", "volumeAttributes": {"secretName": "storage-key"}}),
+        "spec.volumes[v].csi.volumeAttributes.secretName is storage-key: ",
+    ),
     (claim(selector={"matchLabels": {"team": "payroll"}}), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec has se"),
     (claim(storageClassName=""), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.storageClassName is empty: "),
     (claim(newField="x"), "spec.volumes[v].ephemeral.volumeClaimTemplate.spec.newField is x: "),
