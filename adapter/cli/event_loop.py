@@ -43,6 +43,7 @@ class _Interruption:
 async def _run_interruptibly(command: Coroutine[Any, Any, OutcomeT], interruption: _Interruption) -> OutcomeT:
     task = asyncio.current_task()
     assert task is not None
-    if threading.current_thread() is threading.main_thread():  # others receive no signals
+    is_main = threading.current_thread() is threading.main_thread()  # others receive no signals
+    if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a shell has it for `rayspan ... &`
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interruption.interrupt, task)
     return await command

@@ -50,3 +50,11 @@ def test_another_cancellation_is_no_interruption() -> None:
     words = [sys.executable, "-c", program.replace("KeyboardInterrupt", "asyncio.CancelledError")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def test_a_command_in_the_background_is_not_interrupted() -> None:
+    """A shell starts it with SIGINT ignored."""
+    body = "\n    signal.raise_signal(signal.SIGINT)\n    await asyncio.sleep(0)\n    print('goes on')\n"
+    program = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + _PROGRAM.format(body=body)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
