@@ -13,7 +13,16 @@ from adapter import names
 from adapter.objects.named_objects import NamedObject, counts_for, name_in_cluster
 from adapter.objects.reason import clause
 from adapter.objects.specs import PodMapping
-from adapter.objects.unstructured import Raw, condition, format_time, key_of, meta, printable, updated_condition
+from adapter.objects.unstructured import (
+    Raw,
+    condition,
+    format_time,
+    key_of,
+    mapping_field,
+    meta,
+    printable,
+    updated_condition,
+)
 from adapter.preflight.preflight_facts import Finding, FindingOutcome, NamedAnswer, NamedKind, NamedThere
 
 MAX_NAMES: Final = 64  # that are looked for in one cluster
@@ -105,9 +114,12 @@ def _listed(titles: Sequence[str]) -> str:
 def status_patch(
     cluster: Raw, answers: Sequence[NamedAnswer], findings: Iterable[Finding], now: datetime
 ) -> dict[str, Any] | None:
-    """The apply patch of the WorkerCluster's condition NamesExist, without it if it names nothing; None: no change."""
+    """The apply patch of the WorkerCluster's condition NamesExist, without it if it names nothing; None: no change.
+
+    Without a name for this namespace the condition stays, as it is about another one.
+    """
     before = condition(cluster, names.NAMES_EXIST)
-    if not (answers or before):
+    if not answers and (not before or mapping_field(mapping_field(cluster, "spec"), "pods")):
         return None
     name, uid = key_of(cluster)[1], meta(cluster).get("uid")
     texts = [finding.message for finding in findings if finding.check == CHECK and name in finding.clusters]

@@ -15,6 +15,8 @@ from adapter.preflight.probe import ProbeRun
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import CLAIMS, PODS
 
+# Of the API server's admission plugins ServiceAccount, RuntimeClass and Priority.
+_MISSING_WORDS: Final = ("not found", "no PriorityClass with name")
 _DENIALS: Final = (400, 403, 404, 422)  # of admission; other errors say nothing of the pod
 
 
@@ -43,6 +45,8 @@ async def _find(
         denial = await _denial(client, run, trial_pod(plain, entry))
     except (ApiError, Unreachable) as error:
         return NamedAnswer(entry, "unknown", str(error))
+    if denial and not any(words in denial for words in _MISSING_WORDS):  # of a quota or a webhook, for example
+        return NamedAnswer(entry, "unknown", f"a pod with it is denied there: {denial}")
     return NamedAnswer(entry, "missing" if denial else "exists", denial)
 
 

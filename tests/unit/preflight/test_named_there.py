@@ -120,6 +120,8 @@ def test_the_condition_goes_with_the_last_name() -> None:
     before = make_worker_cluster(conditions=[make_condition("NamesExist", status=False)])
     patch = named_there.status_patch(before, [], [], at(5))
     assert patch is not None and patch["status"] == {"conditions": []}
+    before["spec"]["pods"] = {"serviceAccounts": [{"name": "raydata", "namespaces": ["elsewhere"]}]}
+    assert named_there.status_patch(before, [], [], at(5)) is None, "it is about another namespace"
 
 
 def test_the_pod_of_a_dry_run_is_restricted_as_a_probe_is() -> None:
