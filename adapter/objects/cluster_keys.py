@@ -11,10 +11,12 @@ CLUSTER_DOMAINS: Final = (
     "iam.amazonaws.com",  # kube2iam and kiam: a role of the cloud
     "k8s.v1.cni.cncf.io", "v1.multus-cni.io",  # Multus: networks, also those of other namespaces
     "cni.projectcalico.org", "ovn.kubernetes.io", "k8s.ovn.org",  # pools, addresses and subnets
+    "ipam.cilium.io", "ipam.antrea.io", "ipam.spidernet.io", "networking.gke.io",  # the same
+    "devices.gke.io",  # devices of the node
     "cdi.k8s.io",  # devices that nobody requested, by the container runtime
     "runai", "run.ai",  # queues of Run:ai; KubeRay writes runai/queue for KAI
 )  # fmt: skip
-CLUSTER_KEYS: Final = frozenset({"aadpodidbinding"})  # Azure's pod identity
+CLUSTER_KEYS: Final = frozenset({"aadpodidbinding", "io.kubernetes.cri-o.Devices"})  # Azure's pod identity; CRI-O
 
 
 def is_cluster_key(key: str) -> bool:

@@ -3,12 +3,14 @@
 import ipaddress
 from typing import Any
 
+_BROADCAST = "255.255.255.255"
+
 PodAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: Any) -> PodAddress | None:
     """The address that a text is, in the API server's own notation; None if it is none."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or "%" in text:  # a zone of IPv6
         return None
     try:
         address = ipaddress.ip_address(text)
@@ -25,5 +27,11 @@ def parse_pod_address(text: Any) -> PodAddress | None:
     address = parse_address(text)
     if address is None or getattr(address, "ipv4_mapped", None):
         return None
-    is_special = address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast
+    is_special = (
+        str(address) == _BROADCAST
+        or address.is_unspecified
+        or address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+    )
     return None if is_special else address

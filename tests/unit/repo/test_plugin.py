@@ -76,7 +76,7 @@ def test_the_pages_name_the_wheel_that_is_made(wheel: Path) -> None:
 def test_the_wheel_has_the_text_of_linked_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as held:
         told = {name: held.read(name) for name in held.namelist() if name.endswith(".yaml")}
-    assert len(told) == 4 and all(b"kind: " in content for content in told.values())
+    assert len(told) == 7 and all(b"kind: " in content for content in told.values())
 
 
 def test_the_programs_exist_and_know_their_version(programs: Path) -> None:

@@ -404,6 +404,7 @@ def test_a_new_node_alone_causes_no_write() -> None:
         pytest.param(["127.0.0.1", "10.12.0.10"], ["10.12.0.10"], id="loopback"),
         pytest.param(["169.254.169.254"], [], id="a metadata service"),
         pytest.param(["0.0.0.0", "::", "224.0.0.1", "fe80::1", "::1"], [], id="other special ones"),
+        pytest.param(["255.255.255.255", "2001:db8::1%eth0"], [], id="no unicast address, and a zone"),
         pytest.param(["::ffff:10.1.1.1", "010.1.1.1", "10.1.1.1/8", "host", 7, None], [], id="no addresses"),
     ],
 )  # fmt: skip
