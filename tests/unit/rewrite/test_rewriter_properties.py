@@ -231,7 +231,8 @@ def test_rewriting_again_changes_nothing(pod: Raw, target: Target, head: str) ->
     """matchLabelKeys are left out: the API server merges them again each time."""
     for term in [t for t in _dicts(pod["spec"]) if "matchLabelKeys" in t]:
         term["matchLabelKeys"] = []
-    pod["spec"].pop("schedulerName", None)  # the cluster's own scheduler is foreign to the next cluster
+    for field in ("schedulerName", "runtimeClassName"):  # the names of one cluster are foreign to the next one
+        pod["spec"].pop(field, None)
     target = replace(target, pods=replace(target.pods, scheduler=""))
     once = rewrite(pod, target, head)
     again = rewrite({**pod, "spec": once["spec"]}, target, head)

@@ -233,6 +233,7 @@ async def test_a_too_large_invalid_request_is_an_error(tmp_path: Path) -> None:
         assert await api.post("/gate", b" " * 1_500_000) == (413, None)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) -> None:
     """Ten pods with as many entries as fit, on open connections. Any pod creator may do so; a replica has 512 MiB."""
     body = json.dumps(review({"kind": "Pod", "metadata": {}, "spec": {"tolerations": [{}] * MANY}})).encode()
