@@ -30,14 +30,14 @@ def record_late_clusters(
 
     Where the attempt's last plan excluded them all, it has counted this timeout.
     """
-    late = dict.fromkeys(clusters)
-    if not late:
+    blamed_clusters = dict.fromkeys(clusters)
+    if not blamed_clusters:
         return None
     excluded = {exclusion.cluster for exclusion in _exclusions_of(gang, [placement], now)}
-    new_timeouts = 0 if placement.start_timeouts and excluded.issuperset(late) else 1
+    new_timeouts = 0 if placement.start_timeouts and excluded.issuperset(blamed_clusters) else 1
     before = replace(placement, start_timeouts=placement.start_timeouts + new_timeouts - 1)
     until = now + start_timeout_exclusion(gang.policy.start_timeout, before)
-    exclusions = [Exclusion(cluster, until, "") for cluster in late]
+    exclusions = [Exclusion(cluster, until, "") for cluster in blamed_clusters]
     return record_exclusions(gang, workload, placement, exclusions, now, start_timeouts=new_timeouts)
 
 

@@ -144,8 +144,8 @@ def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
     if workers is None:
         return []
     timers = _start_timers(gang, workers)
-    late = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
-    pods = [pod for pod in late if not _loads_data(workers.remote_pods.get(key_of(pod)))]
+    late_pods = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
+    pods = [pod for pod in late_pods if not _loads_data(workers.remote_pods.get(key_of(pod)))]
     excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, timeout)}
     stuck = list({uid_of(pod): pod for pod in pods}.values())
     is_divided_never = gang.policy.same_cluster and len(stuck) < len(workers.pods_with_slot)
