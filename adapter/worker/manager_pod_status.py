@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from adapter import names
-from adapter.objects.pod_address import PodAddress, parse_address, parse_pod_address
+from adapter.objects.pod_address import PodAddress, parse_address, parse_pod_address, reported_addresses
 from adapter.objects.rayjob import MAX_NAME_LENGTH
 from adapter.objects.reason import Reason, clause
 from adapter.objects.unstructured import (
@@ -96,9 +96,7 @@ def _mirrored_addresses(status: Raw) -> dict[str, Any]:
 
 def _one_of_each_family(status: Raw, field: str, parse: Callable[[Any], PodAddress | None]) -> dict[str, Any]:
     """A field of addresses and its plural, which begins with the same address."""
-    entries = status.get(f"{field}s")
-    texts = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    addresses = [address for text in islice(texts or [status.get(field)], _MAX_ITEMS) if (address := parse(text))]
+    addresses = [address for text in reported_addresses(status, field)[:_MAX_ITEMS] if (address := parse(text))]
     first = {address.version: str(address) for address in reversed(addresses)}
     mirrored = sorted(first.values(), key=[str(address) for address in addresses].index)
     return {field: next(iter(mirrored), None), f"{field}s": [{"ip": text} for text in mirrored] or None}

@@ -17,7 +17,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.pod_address import parse_address, parse_pod_address
+from adapter.objects.pod_address import parse_pod_address, read_address, reported_addresses
 from adapter.objects.selectors import has_labels
 from adapter.objects.specs import Network
 from adapter.objects.unstructured import (
@@ -157,10 +157,7 @@ def _current_address(backend: Backend, family: str) -> str:
 
 
 def _pod_ips(pod: Raw) -> list[str]:
-    status = pod.get("status") or {}
-    entries = status.get("podIPs")
-    addresses = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return [text for text in addresses or [status.get("podIP")] if text and isinstance(text, str)]
+    return [text for text in reported_addresses(pod.get("status") or {}, "podIP") if text and isinstance(text, str)]
 
 
 def _is_valid_address(family: str, text: str) -> bool:
@@ -173,7 +170,7 @@ def _is_in_networks(backend: Backend) -> bool:
     """Whether all of a pod's addresses are in spec.podCIDRs, if that is set."""
     return not backend.pod_networks or all(
         any(address in network for network in backend.pod_networks)
-        for address in map(parse_address, _pod_ips(backend.pod))
+        for address in map(read_address, _pod_ips(backend.pod))
         if address
     )
 

@@ -186,6 +186,7 @@ def test_an_invalid_address_excludes_its_pod_alone(address: str) -> None:
         (("10.1.0.0/16",), ["10.2.0.1"], False),
         (("10.1.0.0/16", "fd00::/16"), ["10.1.0.1", "fd00::1"], True),
         (("10.1.0.0/16",), ["10.1.0.1", "fd00::1"], False),
+        (("10.1.0.0/16",), ["10.1.0.1", "FD00::1"], False),  # whatever its notation
     ],
 )
 def test_an_address_outside_of_the_clusters_pod_networks_is_no_endpoint(
