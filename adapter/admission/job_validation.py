@@ -263,13 +263,8 @@ def missing_config(service: Raw) -> str:
     )
 
 
-def sources_rejection(workload: Workload, reason: str) -> str:
-    """The rejection of a job whose workers refer to something that can never be copied."""
-    return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
-
-
-def unlabelled_hosts_message(workload: Workload, reason: str) -> str:
-    """The rejection of a job whose replicas of several hosts KubeRay does not label."""
+def job_rejection(workload: Workload, reason: str) -> str:
+    """The rejection of a job for a reason that only another job can mend; empty without one."""
     return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
 
 

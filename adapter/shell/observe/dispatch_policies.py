@@ -96,6 +96,10 @@ class PolicyObserver:
         """The DispatchPolicy's name, valid or not."""
         return self._manager.check(check).policy
 
+    def dispatch_problem(self, workload: Workload | None, now: datetime) -> str:
+        """A sentence why a gang cannot be dispatched now, whatever its policy says; else empty."""
+        return self.rival_checks_problem(workload) or self.gate_problem(now) or self.record_problem()
+
     def record_problem(self) -> str:
         """A sentence why no job can be placed now: an older CRD would drop what its Placement says; else empty."""
         return crd_fields.record_problem(self._manager.crds.missing)

@@ -194,7 +194,7 @@ class GangObserver:
         workload, current = objects.workload, objects.current
         if workload is None or current is None or workload.elastic:
             return ""
-        return job_validation.unlabelled_hosts_message(workload, self._slots.unlabelled_hosts(current))
+        return job_validation.job_rejection(workload, self._slots.unlabelled_hosts(current))
 
     def _cluster_facts(self, objects: _GangObjects, now: datetime) -> GangClusterFacts:
         clusters = {share.cluster for placement in objects.placements for share in placement.shares}
@@ -350,9 +350,7 @@ class GangObserver:
         workload = objects.workload
         return (
             objects.policy_problem
-            or self._policies.rival_checks_problem(workload)
-            or self._policies.gate_problem(now)
-            or self._policies.record_problem()
+            or self._policies.dispatch_problem(workload, now)
             or ("" if objects.unsuspended else self._started_early(workload, runs_elastic=objects.runs))
         )
 

@@ -31,7 +31,7 @@ class JobProblems:
         job = self._manager.job_object(workload.job) if workload.job and is_ray_kind else UNKNOWN_JOB
         if reason := self.rejection_of_job(job, workload, check, chosen):
             return reason
-        return job_validation.sources_rejection(
+        return job_validation.job_rejection(
             workload, self._sources.uncopyable_reason(workload, self._policies.remote_podsets(workload, check))
         )
 

@@ -137,12 +137,7 @@ class Preview:
     def _stop_reason(self, job: JobManifest, workload: Workload, queue: str) -> str:
         reason = tree.local_queue_target(self._manager.local_queues.get((job.namespace, queue)) or {})[1]
         stopped = f"In the manager cluster, {reason}." if reason else ""
-        return (
-            self._policies.rival_checks_problem(workload)
-            or self._policies.gate_problem(self._manager.clock.now())
-            or self._policies.record_problem()
-            or stopped
-        )
+        return self._policies.dispatch_problem(workload, self._manager.clock.now()) or stopped
 
 
 def _document_head(

@@ -63,7 +63,7 @@ def test_references_are_found_or_rejected_in_a_sentence(job: Raw) -> None:
             one for one in rayjob.worker_podsets(work, asked.job) if not pod_validation.template_problem(one.template)
         ]
         missing = dict.fromkeys(copied_objects.podset_references(groups), copied_objects.MISSING)
-        never = job_validation.sources_rejection(work, copied_objects.rejection_of_podsets(groups, missing))
+        never = job_validation.job_rejection(work, copied_objects.rejection_of_podsets(groups, missing))
         said = never or job_validation.missing_sources_message(
             work, copied_objects.missing_for_podsets(NAMESPACE, groups, missing)
         )

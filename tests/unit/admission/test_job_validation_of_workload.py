@@ -187,9 +187,9 @@ def test_a_rejection_names_its_remedy() -> None:
     work = parse_workload(make_workload())
     refused = job_validation.workload_rejection(work, read_ray_job(JOB), CHECK, [HOST], CHOSEN, [EAST])
     assert refused.endswith(f". {job_validation.RESUBMIT}"), "the job is to be changed"
-    assert job_validation.sources_rejection(work, "too large").endswith(". Then delete the job, and submit it again.")
+    assert job_validation.job_rejection(work, "too large").endswith(". Then delete the job, and submit it again.")
     assert job_validation.missing_sources_message(work, "no Secret s") == "RayJob train: no Secret s."
-    assert job_validation.sources_rejection(work, "") == job_validation.missing_sources_message(work, "") == ""
+    assert job_validation.job_rejection(work, "") == job_validation.missing_sources_message(work, "") == ""
 
 
 def test_a_workload_without_a_job_is_named() -> None:
