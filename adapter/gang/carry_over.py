@@ -76,11 +76,7 @@ def record_before_deletion(
 
 def exclusions_for_start(gang: Gang, workload: Workload, now: datetime) -> tuple[Exclusion, ...]:
     """The exclusions that the first plan of an attempt takes over."""
-    latest: dict[str, Exclusion] = {}
-    for exclusion in (*_exclusions_of(gang, gang.placements, now), *_past_exclusions(gang, workload, now)):
-        if exclusion.cluster not in latest or latest[exclusion.cluster].until < exclusion.until:
-            latest[exclusion.cluster] = exclusion
-    return tuple(latest.values())[:MAX_CLUSTERS]
+    return _latest_exclusions((*_exclusions_of(gang, gang.placements, now), *_past_exclusions(gang, workload, now)))
 
 
 def start_timeouts_before(gang: Gang, workload: Workload, now: datetime) -> int:
@@ -106,8 +102,15 @@ def _merge(
     gang: Gang, workload: Workload, exclusions: Iterable[Exclusion], start_timeouts: int, now: datetime
 ) -> PastExclusions:
     """A record with these exclusions first, so that the bound drops older ones."""
-    until: dict[str, datetime] = {}
-    for exclusion in (*exclusions, *_past_exclusions(gang, workload, now)):
-        until[exclusion.cluster] = max(exclusion.until, until.get(exclusion.cluster, exclusion.until))
-    bounded = dict(list(until.items())[:MAX_CLUSTERS])
-    return PastExclusions(bounded, max(start_timeouts, start_timeouts_before(gang, workload, now)))
+    latest = _latest_exclusions((*exclusions, *_past_exclusions(gang, workload, now)))
+    until = {exclusion.cluster: exclusion.until for exclusion in latest}
+    return PastExclusions(until, max(start_timeouts, start_timeouts_before(gang, workload, now)))
+
+
+def _latest_exclusions(exclusions: Iterable[Exclusion]) -> tuple[Exclusion, ...]:
+    """Of each cluster the exclusion that ends last, in the order of the clusters; at most `MAX_CLUSTERS`."""
+    latest: dict[str, Exclusion] = {}
+    for exclusion in exclusions:
+        if exclusion.cluster not in latest or latest[exclusion.cluster].until < exclusion.until:
+            latest[exclusion.cluster] = exclusion
+    return tuple(latest.values())[:MAX_CLUSTERS]

@@ -18,6 +18,7 @@ from adapter.objects.worker_pod import (
     has_ended,
     has_working_ray_node,
     is_deleting,
+    is_dispatched,
     placement_key,
     slot_cluster,
     slot_of,
@@ -121,6 +122,10 @@ class GangWorkers:
     def pods_with_slot(self) -> list[Raw]:
         """The living pods that have a slot."""
         return [pod for pod in self.living_pods if slot_of(pod)]
+
+    def is_created(self, pod: Raw) -> bool:
+        """Whether a manager pod has, or had, a remote pod."""
+        return key_of(pod) in self.remote_pods or is_dispatched(pod)
 
 
 def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:

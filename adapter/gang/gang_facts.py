@@ -58,6 +58,11 @@ class GangClusterFacts:
     targets: Mapping[str, Target]  # reachable cluster -> target of the attempt, share and round not set
     clocks: ClockOffsets  # of the clusters with a share
 
+    @property
+    def closed(self) -> frozenset[str]:
+        """The clusters in which no worker is created now."""
+        return self.draining | self.unreachable.keys()
+
 
 @dataclass(frozen=True, slots=True)
 class ShareFacts:

@@ -13,6 +13,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw
+from adapter.objects.worker_pod import slot_cluster
 from adapter.objects.workload import Workload
 
 
@@ -50,5 +51,5 @@ def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datet
         f"({messages.describe_placement(placement)}): {reason}. The job needs "
         "all of its workers, and no other cluster has capacity, so it gives its capacity back and queues again."
     )
-    record = carry_over.record_late_clusters(gang, workload, placement, map(start_timeout.cluster_of, stuck), now)
+    record = carry_over.record_late_clusters(gang, workload, placement, map(slot_cluster, stuck), now)
     return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text, past_exclusions=record)

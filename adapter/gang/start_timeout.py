@@ -64,7 +64,7 @@ class _StartTimer:
 
     @property
     def group(self) -> tuple[str, str, timedelta]:
-        return _slot_cluster(self.pod), worker_group_of(self.pod), self.timeout
+        return slot_cluster(self.pod), worker_group_of(self.pod), self.timeout
 
     def has_run_for(self, duration: timedelta, now: datetime) -> bool:
         return self.since is not None and now >= self.since + duration
@@ -109,8 +109,8 @@ def _build_timeouts(
     now: datetime,
 ) -> StartTimeouts:
     late_pods = [timer.pod for timer in late_timers]
-    counts = Counter(map(_slot_cluster, late_pods))
-    reasons = {_slot_cluster(timer.pod): _late_reason(workers, timer) for timer in reversed(late_timers)}
+    counts = Counter(map(slot_cluster, late_pods))
+    reasons = {slot_cluster(timer.pod): _late_reason(workers, timer) for timer in reversed(late_timers)}
     details = "; ".join(f"{count} in {cluster} {clause(reasons[cluster])}" for cluster, count in counts.items())
     excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, gang.policy.start_timeout)}
     until = now + start_timeout_exclusion(gang.policy.start_timeout, current)
@@ -149,7 +149,7 @@ def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
     excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, timeout)}
     stuck = list({uid_of(pod): pod for pod in pods}.values())
     is_divided_never = gang.policy.same_cluster and len(stuck) < len(workers.pods_with_slot)
-    has_no_room = current.waiting_since is not None and excluded.issuperset(map(_slot_cluster, stuck))
+    has_no_room = current.waiting_since is not None and excluded.issuperset(map(slot_cluster, stuck))
     return stuck if is_divided_never or (has_no_room and not _may_move(gang, workers, current, stuck, excluded)) else []
 
 
@@ -163,12 +163,17 @@ def unplaced_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
 
 def _loads_data(remote_pod: Raw | None) -> bool:
     """Whether an init container of the template runs; KubeRay's own waits for the head, which is no progress."""
-    statuses = ((remote_pod or {}).get("status") or {}).get("initContainerStatuses") or ()
-    return any(
-        "running" in (status.get("state") or {}) and status.get("name") != names.GCS_WAITER
+    return any(name != names.GCS_WAITER for name in _running_init_containers(remote_pod or {}))
+
+
+def _running_init_containers(remote_pod: Raw) -> list[object]:
+    """The names of those that run; a started one is a sidecar."""
+    statuses = (remote_pod.get("status") or {}).get("initContainerStatuses") or ()
+    return [
+        status.get("name")
         for status in statuses
-        if not status.get("started")
-    )
+        if "running" in (status.get("state") or {}) and not status.get("started")
+    ]
 
 
 def _awaits_admission(workers: GangWorkers, current: Placement) -> bool:
@@ -188,11 +193,6 @@ def _may_move(
 def reason_of(gang: Gang, pod: Raw) -> str:
     """Why a manager pod's remote pod does not start."""
     return stuck_reason(gang.pods.workers.remote_pods.get(key_of(pod)) if gang.pods.workers else None)
-
-
-def cluster_of(pod: Raw) -> str:
-    """The cluster of a manager pod with a slot."""
-    return _slot_cluster(pod)
 
 
 def fail_late_pods(gang: Gang, start_timeouts: StartTimeouts, now: datetime) -> list[Action]:
@@ -217,11 +217,11 @@ def may_receive_worker(gang: Gang, share: Share) -> bool:
 
 def _start_timers(gang: Gang, workers: GangWorkers) -> list[_StartTimer]:
     """The timers of the pods that were never ready."""
-    ignored_clusters = gang.clusters.draining | gang.clusters.unreachable.keys()
+    ignored_clusters = gang.clusters.closed
     timeout, timers = gang.policy.start_timeout, list[_StartTimer]()
     for pod in workers.pods_with_slot:
         remote_pod = workers.remote_pods.get(key_of(pod))
-        if has_working_ray_node(pod) or _slot_cluster(pod) in ignored_clusters:
+        if has_working_ray_node(pod) or slot_cluster(pod) in ignored_clusters:
             continue
         if remote_pod is None and not is_dispatched(pod):
             timers.append(_StartTimer(pod, None, timeout))
@@ -242,7 +242,7 @@ def has_started(remote_pod: Raw) -> bool:
 
 def _starting_since(pod: Raw, remote_pod: Raw, head_since: datetime | None, clocks: ClockOffsets) -> datetime | None:
     created = parse_time(meta(remote_pod).get("creationTimestamp"))
-    return max(clocks.manager_time(_slot_cluster(pod), created), head_since) if created and head_since else None
+    return max(clocks.manager_time(slot_cluster(pod), created), head_since) if created and head_since else None
 
 
 def _late_timers(timers: Sequence[_StartTimer], now: datetime) -> list[_StartTimer]:
@@ -302,13 +302,9 @@ def _is_stuck(gang: Gang, workers: GangWorkers, pod: Raw, before: datetime) -> b
     """
     remote_pod = workers.remote_pods[key_of(pod)]
     since = _starting_since(pod, remote_pod, workers.head_ready_since, gang.clusters.clocks)
-    init_statuses = (remote_pod.get("status") or {}).get("initContainerStatuses") or ()
-    is_initializing = any(
-        "running" in (status.get("state") or {}) for status in init_statuses if not status.get("started")
-    )
     return (
         bool((remote_pod.get("spec") or {}).get("nodeName"))
-        and not is_initializing
+        and not _running_init_containers(remote_pod)
         and since is not None
         and since <= before
     )
@@ -316,7 +312,7 @@ def _is_stuck(gang: Gang, workers: GangWorkers, pod: Raw, before: datetime) -> b
 
 def _fail_pod(pod: Raw, workers: GangWorkers, timeout: timedelta) -> PatchPodStatus:
     reason = stuck_reason(workers.remote_pods.get(key_of(pod)))
-    text = f"The pod in worker cluster {_slot_cluster(pod)} did not start {messages.timeout_text(timeout)}: {reason}"
+    text = f"The pod in worker cluster {slot_cluster(pod)} did not start {messages.timeout_text(timeout)}: {reason}"
     return fail_pod(pod, names.REMOTE_POD_NOT_STARTED, text)
 
 
@@ -334,10 +330,6 @@ def stuck_reason(pod: Raw | None, otherwise: str = "it has a node, but did not j
             words = f": {truncate(str(message), MAX_ITEM_LENGTH)}" if message and is_uncreatable(reason) else ""
             return f"its container {container.get('name')} waits, {reason}{clause(words)}"
     return otherwise
-
-
-def _slot_cluster(pod: Raw) -> str:
-    return slot_cluster(pod)
 
 
 def uncreated_pods(workers: GangWorkers) -> int:

@@ -23,8 +23,8 @@ from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
 from adapter.gang.timeouts import start_timeout_exclusion
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey, describe_shares
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, key_of, uid_of
-from adapter.objects.worker_pod import is_dispatched, slot_of, slot_share, waits_for_quota, worker_group_of
+from adapter.objects.unstructured import Raw, uid_of
+from adapter.objects.worker_pod import slot_of, slot_share, waits_for_quota, worker_group_of
 from adapter.objects.workload import Workload
 
 # Stands for all workers without a manager pod, beside the uids of manager pods.
@@ -50,9 +50,9 @@ def uncreated_workers(gang: Gang) -> list[str]:
     workers = gang.pods.workers
     if workers is None or not unused_quota.are_checks_ready(gang):
         return []
-    closed = _closed_clusters(gang)
+    closed = gang.clusters.closed
     free = drain_order.free_slots(workers, closed)
-    pods = [pod for pod in workers.living_pods if not _is_created(workers, pod) and not waits_for_quota(pod)]
+    pods = [pod for pod in workers.living_pods if not workers.is_created(pod) and not waits_for_quota(pod)]
     uids = [uid_of(pod) for pod in pods if _has_quota(workers, closed, pod) or _may_take_slot(pod, free)]
     are_missing = uncreated_pods(workers) > 0 and _count_open_slots(workers, closed) > len(pods_awaiting_slot(workers))
     return [*uids, NO_MANAGER_POD] if are_missing else uids
@@ -98,14 +98,6 @@ def _count_open_slots(workers: GangWorkers, closed_clusters: frozenset[str]) -> 
         and share.cluster not in closed_clusters
     }
     return sum(shares.values()) - sum(slot_share(pod) in shares for pod in workers.pods_with_slot)
-
-
-def _closed_clusters(gang: Gang) -> frozenset[str]:
-    return gang.clusters.draining | gang.clusters.unreachable.keys()
-
-
-def _is_created(workers: GangWorkers, pod: Raw) -> bool:
-    return key_of(pod) in workers.remote_pods or is_dispatched(pod)
 
 
 def _has_quota(workers: GangWorkers, closed_clusters: frozenset[str], pod: Raw) -> bool:
@@ -161,7 +153,7 @@ def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Shar
     overdue, workers = _overdue_workers(gang, now) - {ANY_WORKER}, gang.pods.workers
     if not overdue or workers is None or not gang.policy.clusters:
         return NO_UNUSABLE_SHARES
-    closed, used = _closed_clusters(gang), gang.pods.shares_with_remote_pods
+    closed, used = gang.clusters.closed, gang.pods.shares_with_remote_pods
     admitted = (share for share in shares if placement.share_key(share) in workers.admitted_shares)
     unused = [share for share in admitted if share.cluster not in closed and placement.share_key(share) not in used]
     unused = [share for share in unused if _is_long_empty(gang, placement.share_key(share), now)]

@@ -15,8 +15,8 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.start_timeout import stuck_reason
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, is_condition_true, key_of, uid_of
-from adapter.objects.worker_pod import is_dispatched, slot_share
+from adapter.objects.unstructured import Raw, is_condition_true, uid_of
+from adapter.objects.worker_pod import slot_share
 from adapter.objects.workload import Workload
 
 NO_MANAGER_PODS = (
@@ -81,12 +81,10 @@ def clusters_without_pods(gang: Gang, uids: Collection[str] | None = None) -> li
     if workers is None or workers.head_ready_since is None:
         return []
     uncreated = [
-        pod for pod in workers.pods_with_slot if not (key_of(pod) in workers.remote_pods or is_dispatched(pod))
+        pod for pod in workers.pods_with_slot if not workers.is_created(pod) and (uids is None or uid_of(pod) in uids)
     ]
-    uncreated = [pod for pod in uncreated if uids is None or uid_of(pod) in uids]
-    closed = gang.clusters.draining | gang.clusters.unreachable.keys()
     clusters = (share.cluster for pod in uncreated if (share := slot_share(pod)) in workers.admitted_shares and share)
-    return [cluster for cluster in clusters if cluster not in closed]
+    return [cluster for cluster in clusters if cluster not in gang.clusters.closed]
 
 
 def unused_reason(gang: Gang) -> str:
