@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from adapter import names
-from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field
+from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable_list, text_field
 
 MissingFields = Mapping[str, tuple[str, ...]]  # by kind; a kind without missing fields is left out
 _MAX_FIELDS: Final = 3  # in one sentence
@@ -61,7 +61,7 @@ def outdated_text(missing: MissingFields) -> str:
     """A sentence on the CRDs that are older than the controller; empty if none is."""
     if not missing:
         return ""
-    kinds = "; ".join(f"{kind} lacks {_listed(fields)}" for kind, fields in sorted(missing.items()))
+    kinds = "; ".join(f"{kind} lacks {printable_list(fields, _MAX_FIELDS)}" for kind, fields in sorted(missing.items()))
     return (
         "The CRDs in the manager are older than the controller, and its API server drops what they do not declare: "
         f"{kinds}. Apply the CRDs of this version (manifests/crds)."
@@ -74,9 +74,3 @@ def record_problem(missing: MissingFields) -> str:
         return ""
     text = outdated_text({names.PLACEMENT_KIND: fields})
     return f"{text} Until then no job is placed; what runs goes on."
-
-
-def _listed(fields: tuple[str, ...]) -> str:
-    more = len(fields) - _MAX_FIELDS
-    listed = ", ".join(printable(field) for field in fields[:_MAX_FIELDS])
-    return f"{listed} and {more} more" if more > 0 else listed

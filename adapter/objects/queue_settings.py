@@ -16,6 +16,7 @@ from adapter.objects.unstructured import (
     mapping_list,
     meta,
     printable,
+    printable_list,
     text_field,
     text_list,
 )
@@ -135,8 +136,9 @@ def _order_notes(where: str, spec: Raw) -> Iterator[str]:
 def _check_notes(where: str, cluster_queue: Raw) -> Iterator[str]:
     if checks := sorted(read_cluster_queue(cluster_queue).checks):
         yield (
-            f"{where} lists AdmissionCheck {_listed(checks)}: a share is admitted when it is Ready, and withdrawn "
-            f"after {_TIMEOUT}; set that to longer than the check takes. Plans do not count today's nodes as a limit."
+            f"{where} lists AdmissionCheck {printable_list(checks, _MAX_LISTED)}: a share is admitted when it is "
+            f"Ready, and withdrawn after {_TIMEOUT}; set that to longer than the check takes. Plans do not count "
+            "today's nodes as a limit."
         )
 
 
@@ -171,8 +173,8 @@ def _resource_notes(resources: Raw) -> Iterator[str]:
     prefixes = text_list(resources, "excludeResourcePrefixes")
     inputs = [text_field(entry, "input") for entry in mapping_list(resources, "transformations")]
     settings = [
-        f"excludeResourcePrefixes {_listed(prefixes)}" if prefixes else "",
-        f"transformations of {_listed(inputs)}" if inputs else "",
+        f"excludeResourcePrefixes {printable_list(prefixes, _MAX_LISTED)}" if prefixes else "",
+        f"transformations of {printable_list(inputs, _MAX_LISTED)}" if inputs else "",
         "quotaCheckStrategy IgnoreUndeclared"
         if text_field(resources, "quotaCheckStrategy") == "IgnoreUndeclared"
         else "",
@@ -197,9 +199,3 @@ def _policy_notes(config: Raw) -> Iterator[str]:
             "Kueue's configuration has featureGates.TopologyAwareScheduling false: Kueue ignores the topology that a "
             "worker group requests."
         )
-
-
-def _listed(texts: Iterable[str]) -> str:
-    listed = [printable(text) for text in texts]
-    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    return f"{', '.join(listed[:_MAX_LISTED])}{more}"

@@ -5,8 +5,9 @@ wrong type is left out. The other modules of this package have typed records of 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 Raw = Mapping[str, Any]  # an API object, read only
@@ -174,3 +175,9 @@ def printable(value: object, max_length: int = MAX_PRINTABLE_LENGTH) -> str:
         return text
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:max_length])
     return shown if len(text) <= max_length else f"{shown}…"
+
+
+def printable_list(texts: Collection[object], most: int) -> str:
+    """Foreign texts as they may be in a sentence, and how many more than `most` there are: `a, b and 3 more`."""
+    listed = ", ".join(printable(text) for text in islice(texts, most))
+    return f"{listed} and {len(texts) - most} more" if len(texts) > most else listed
