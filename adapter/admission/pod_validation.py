@@ -189,7 +189,7 @@ def _node_types(selector: Raw) -> set[str]:
 
 
 def _volume_kinds(spec: Raw) -> Iterator[str]:
-    """Volumes of kinds that are not known to be safe: most name a disk of one cluster, whoever's it is."""
+    """Volumes of kinds that are not known to be safe: most name a disk of one cluster, and do not ask who owns it."""
     for volume in spec.get("volumes") or ():
         for kind, source in volume.items():
             if source is not None and kind not in _VOLUME_KINDS:

@@ -13,7 +13,7 @@ CLUSTER_DOMAINS: Final = (
     "cni.projectcalico.org", "ovn.kubernetes.io", "k8s.ovn.org",  # pools, addresses and subnets
     "ipam.cilium.io", "ipam.antrea.io", "ipam.spidernet.io", "networking.gke.io",  # the same
     "devices.gke.io",  # devices of the node
-    "cdi.k8s.io",  # devices that nobody requested, by the container runtime
+    "cdi.k8s.io",  # devices without a request, by the container runtime
     "runai", "run.ai",  # queues of Run:ai; KubeRay writes runai/queue for KAI
 )  # fmt: skip
 CLUSTER_KEYS: Final = frozenset({"aadpodidbinding", "io.kubernetes.cri-o.Devices"})  # Azure's pod identity; CRI-O

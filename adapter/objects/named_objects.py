@@ -1,6 +1,6 @@
 """The entries by which a WorkerCluster names what exists there and pods may use, and the search in them.
 
-An entry counts for the namespaces that it lists, or for all where it has no list; an empty list counts for nobody. An
+An entry counts for the namespaces that it lists, or for all where it has no list; an empty list counts for none. An
 entry with an unknown key is invalid: a misspelt list would open it to all. `required_objects.py` says what a pod needs.
 """
 

@@ -64,7 +64,7 @@ class Promises:
 
     def _remote_changed(self, cluster: str, path: str, before: Raw | None, after: Raw | None) -> None:
         if self._world.members[cluster].server.writer == restore.WRITER:
-            return  # what comes back or is gone then is nobody's doing
+            return  # the restore changes it, and no controller
         if path == resources.PODS.path() and before is None and after is not None:
             self._check_single(cluster, after)
         elif path == resources.PODS.path() and before and after and is_alive(after):

@@ -29,7 +29,7 @@ class ReadinessClock:
         self._server, self._are_ready, self._write, self._evict = server, are_ready, write, evict
 
     def start(self, later: Callable[..., None]) -> None:
-        """Look every few seconds; what happens within them is told by `update`."""
+        """Look every few seconds; `update` reports what happens between two looks."""
         self._look(later)
 
     def _look(self, later: Callable[..., None]) -> None:
