@@ -178,7 +178,7 @@ _SHOWN: dict[str, list[str]] = {
     r"wait admissioncheck": _met("admissioncheck.kueue.x-k8s.io/rayspan"),
     r"wait clusterqueue": _met("clusterqueue.kueue.x-k8s.io/ray"),
     r"rayspan preflight": [
-        "^CLUSTER +API +RIGHTS +NAMESPACE +QUEUE +IMAGE +DNS +PODNETWORK ",
+        "^CLUSTER +API +RIGHTS +NAMESPACE +QUEUE +NAMES +IMAGE +DNS +PODNETWORK ",
         "^east +west +ok ",
         "^west +the manager +ok ",
         "^Ready.*: nothing was found that would keep workers from joining\\.$",
