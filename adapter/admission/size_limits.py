@@ -1,7 +1,7 @@
 """Limits the size of pod templates, so that planning and copying a job has a bounded cost.
 
 Only lengths are read, so rejecting an oversized template is cheap. `pod_validation` reads what a template means;
-`rayjob.MAX_PODSETS` limits worker groups.
+`job_manifest.MAX_PODSETS` limits worker groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -13,10 +13,10 @@ from adapter import names
 from adapter.admission import job_validation, queue_layout
 from adapter.admission.policy import PolicyObjects, ResolvedPolicy, policy_of_check, resolve_clusters
 from adapter.admission.readiness import no_cluster_message, policy_readiness
-from adapter.objects import rayjob, rayservice, specs
+from adapter.objects import job_manifest, rayservice, specs
 from adapter.objects.admissioncheck import AdmissionCheck, covered_groups
+from adapter.objects.job_manifest import JobManifest, JobParseResult
 from adapter.objects.queues import NO_CLUSTER_QUEUE, ClusterQueue, LocalQueue
-from adapter.objects.rayjob import JobManifest, JobParseResult
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, UNREADABLE, Raw, key_of, label, printable
 from adapter.objects.workload import PodSet, Workload, parse_workload
 
@@ -80,7 +80,7 @@ def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarning
     if is_service and (reason := job_validation.missing_config(raw)):
         return JobWarnings((f"{_object_title(raw)}: {reason}.",))
     job = rayservice.ray_cluster(raw) if is_service else raw
-    parsed = rayjob.parse_partially(job, key_of(raw)[0], of_service=is_service)
+    parsed = job_manifest.parse_partially(job, key_of(raw)[0], of_service=is_service)
     queued = _queued_job(raw, parsed, name, context, now)
     faults = _job_faults(queued, context)
     return JobWarnings(faults, _job_differences(queued), None if faults else job)
@@ -152,7 +152,8 @@ def limit_warnings(sentences: Sequence[str]) -> list[str]:
 
 def _object_title(raw: Raw) -> str:
     meta = raw.get("metadata") or {}
-    return f"{raw.get('kind')} {printable(meta.get('name') or meta.get('generateName') or '', rayjob.MAX_NAME_LENGTH)}"
+    name = meta.get("name") or meta.get("generateName") or ""
+    return f"{raw.get('kind')} {printable(name, job_manifest.MAX_NAME_LENGTH)}"
 
 
 def _dispatching_queues(context: WarningContext) -> list[str]:
@@ -228,7 +229,7 @@ def _workload_and_podsets(
         return None, ()
     checks, flavors = cluster_queue.checks, cluster_queue.flavors
     try:
-        workload = parse_workload(rayjob.build_workload(manifest, queue, checks, flavors, 0, now))
+        workload = parse_workload(job_manifest.build_workload(manifest, queue, checks, flavors, 0, now))
         groups = covered_groups(workload, check, cluster_queue, manifest.job)
     except (*UNREADABLE, RecursionError):
         return None, ()

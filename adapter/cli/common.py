@@ -19,7 +19,7 @@ from adapter.cli import event_loop
 from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.diagnosis.job_document import Document
 from adapter.objects import api_messages
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 

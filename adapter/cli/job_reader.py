@@ -17,8 +17,8 @@ from adapter.cli.manager_reader import ManagerReader
 from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
 from adapter.objects import kuberay_events, rayservice
 from adapter.objects.admissioncheck import our_checks, read_check
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.kuberay_events import RejectionEvent
-from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin

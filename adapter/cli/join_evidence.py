@@ -13,7 +13,7 @@ from adapter.access.grant import LOG
 from adapter.cli.worker_access import grants
 from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.diagnosis.join_problem import JoinEvidence
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS

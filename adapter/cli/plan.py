@@ -15,7 +15,7 @@ from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.plan_table import PlanDocument
 from adapter.cli.terminal import print_text
 from adapter.objects import rayservice
-from adapter.objects.rayjob import MAX_JOB_BYTES, InvalidJob
+from adapter.objects.job_manifest import MAX_JOB_BYTES, InvalidJob
 from adapter.objects.unstructured import UNREADABLE
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable

@@ -18,8 +18,8 @@ from adapter.cli.pod_diff import diff_pods
 from adapter.cli.render_input import RenderInput, RenderObject, read_object, unreadable_error
 from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.objects import specs
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.placement import ShareKey
-from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import UNREADABLE, Raw, label, mapping_field
 from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter

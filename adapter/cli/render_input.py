@@ -8,8 +8,8 @@ from typing import Any
 from adapter import names
 from adapter.admission import job_validation, pod_validation, pod_warnings
 from adapter.admission.pod_warnings import PodSettings
-from adapter.objects import rayjob, rayservice, specs, text_values
-from adapter.objects.rayjob import InvalidJob, JobManifest
+from adapter.objects import job_manifest, rayservice, specs, text_values
+from adapter.objects.job_manifest import InvalidJob, JobManifest
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import UNREADABLE, Raw, label, mapping_field, meta
 from adapter.rewrite import stripping
@@ -82,7 +82,7 @@ def _read_job(raw: Raw, origin: str, settings: PodSettings, mappings: Mapping[st
         raise InvalidJob(f"{origin}: {reason}.")
     job = {"apiVersion": names.RAY_API_VERSION, **(rayservice.ray_cluster(raw) if is_service else raw)}
     job["apiVersion"] = job["apiVersion"] or names.RAY_API_VERSION
-    result = rayjob.parse_partially(job, _namespace_of(raw), of_service=is_service)
+    result = job_manifest.parse_partially(job, _namespace_of(raw), of_service=is_service)
     _reject_faults(fault for fault in result.faults if fault != result.omission)
     assert result.manifest is not None
     problems = [*(job_validation.service_problems(raw) if is_service else ())]

@@ -17,7 +17,7 @@ from adapter.cli.job_reader import SelectedJobs, UnreadableJob
 from adapter.cli.manager_reader import ManagerReader
 from adapter.cli.terminal import print_line, print_note, redraw_picture
 from adapter.diagnosis.job_document import Document, describe_job
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 # Between two polls. Each makes about eight small reads, and a hundred users must not load the API server.

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from adapter import names
+from adapter.objects.job_manifest import MAX_NAME_LENGTH
 from adapter.objects.pod_address import PodAddress, parse_address, parse_pod_address, reported_addresses
-from adapter.objects.rayjob import MAX_NAME_LENGTH
 from adapter.objects.reason import Reason, clause
 from adapter.objects.unstructured import (
     MAX_ITEM_LENGTH,

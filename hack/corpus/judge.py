@@ -16,7 +16,7 @@ from adapter import names
 from adapter.admission import pod_validation, warnings
 from adapter.admission.policy import PolicyObjects
 from adapter.admission.warnings import WarningContext
-from adapter.objects import rayjob, specs
+from adapter.objects import job_manifest, specs
 from adapter.objects.admissioncheck import AdmissionCheck
 from adapter.objects.queues import LocalQueue, read_cluster_queue
 from adapter.objects.unstructured import Raw
@@ -113,7 +113,7 @@ def _sentences(submitted: Raw, pods: Raw) -> tuple[list[str], tuple[str, ...]]:
     said, metadata = sentences_at_apply(submitted, pods), submitted["metadata"]
     title = f"{submitted['kind']} {metadata.get('name') or metadata.get('generateName')}: "
     of_service = submitted["kind"] == names.RAY_SERVICE
-    parsed = rayjob.parse_partially(reduce.queued_object(submitted), NAMESPACE, of_service=of_service)
+    parsed = job_manifest.parse_partially(reduce.queued_object(submitted), NAMESPACE, of_service=of_service)
     on_existing = bool((submitted.get("spec") or {}).get("clusterSelector"))
     faults = [fault for fault in said.faults if fault != parsed.omission and not on_existing]
     return [fault.removeprefix(title) for fault in faults], tuple(

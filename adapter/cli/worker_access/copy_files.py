@@ -21,7 +21,7 @@ from adapter.access.grant import EXEC
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
 from adapter.cli.terminal import print_note
 from adapter.cli.worker_access import grants
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, printable
 from adapter.shell.kube.client import Client
 

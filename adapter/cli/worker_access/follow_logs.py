@@ -19,7 +19,7 @@ from adapter.cli.terminal import print_note
 from adapter.cli.worker_access import grants
 from adapter.cli.worker_access.grants import KubectlAccess
 from adapter.diagnosis.job_facts import JobFacts, is_head
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import Raw, format_time, meta, uid_of
 from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube.client import Client, Unreachable

@@ -23,7 +23,7 @@ from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.job_reader import UnreadableJob
 from adapter.objects import api_messages
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import Raw, annotation, meta
 from adapter.objects.worker_pod import slot_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable

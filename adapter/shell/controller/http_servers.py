@@ -18,7 +18,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter import __version__, names
-from adapter.objects.rayjob import MAX_JOB_BYTES, InvalidJob
+from adapter.objects.job_manifest import MAX_JOB_BYTES, InvalidJob
 from adapter.objects.unstructured import truncate
 from adapter.shell import supervise
 from adapter.shell.certificate import REREAD_SECONDS, Certificate

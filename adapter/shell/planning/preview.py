@@ -10,9 +10,10 @@ from typing import Any
 
 from adapter import names
 from adapter.admission.policy import ResolvedPolicy
-from adapter.objects import rayjob
+from adapter.objects import job_manifest
+from adapter.objects.job_manifest import InvalidJob, JobManifest
 from adapter.objects.queues import ClusterQueue
-from adapter.objects.rayjob import InvalidJob, JobManifest, JobObject
+from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
 from adapter.objects.workload import Workload, parse_workload
 from adapter.planning import plan_document
@@ -51,7 +52,7 @@ class Preview:
 
         `of_service`: it is the RayCluster of a RayService, which the sentences name.
         """
-        job = rayjob.parse(raw, namespace, of_service=of_service)
+        job = job_manifest.parse(raw, namespace, of_service=of_service)
         try:
             return await self._preview_job(job, now or self._manager.clock.now())
         except (*UNREADABLE, RecursionError) as error:
@@ -73,9 +74,9 @@ class Preview:
                 "it is placed."
             )
         queue, cluster_queue = self._queue_of(job)
-        priority = rayjob.observed_priority(job.priority_class, self._manager.workloads)
+        priority = job_manifest.observed_priority(job.priority_class, self._manager.workloads)
         checks, flavors = cluster_queue.checks, cluster_queue.flavors
-        workload = parse_workload(rayjob.build_workload(job, queue, checks, flavors, priority or 0, now))
+        workload = parse_workload(job_manifest.build_workload(job, queue, checks, flavors, priority or 0, now))
         check = self._policies.check_of(workload)
         if not check:
             raise InvalidJob(

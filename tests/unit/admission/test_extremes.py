@@ -5,9 +5,9 @@ import json
 from hypothesis import HealthCheck, given, settings
 
 from adapter.admission import job_validation, pod_validation
-from adapter.objects import rayjob
+from adapter.objects import job_manifest, rayjob
+from adapter.objects.job_manifest import InvalidJob, JobManifest
 from adapter.objects.placement import placement_name
-from adapter.objects.rayjob import InvalidJob, JobManifest
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, Workload, parse_workload
 from adapter.rewrite import copied_objects, group_workload, rewriter
@@ -26,7 +26,7 @@ EAST = builders.make_target("east")
 def read(job: Raw) -> JobManifest | None:
     """The job; None if its reader rejected it in a sentence."""
     try:
-        return rayjob.parse(job, NAMESPACE)
+        return job_manifest.parse(job, NAMESPACE)
     except InvalidJob as error:
         assert sentence.fault(str(error)) == "", error
         return None
@@ -34,7 +34,7 @@ def read(job: Raw) -> JobManifest | None:
 
 def queued(asked: JobManifest) -> Workload:
     """The job's Workload as Kueue makes it."""
-    return parse_workload(rayjob.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+    return parse_workload(job_manifest.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
 
 
 @hostile

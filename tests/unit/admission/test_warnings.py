@@ -12,7 +12,7 @@ from adapter import names
 from adapter.admission import job_validation, warnings
 from adapter.admission.policy import PolicyObjects
 from adapter.admission.warnings import JobWarnings, WarningContext
-from adapter.objects import rayjob
+from adapter.objects import job_manifest
 from adapter.objects.admissioncheck import read_check
 from adapter.objects.queues import LocalQueue, read_cluster_queue, read_local_queue
 from adapter.objects.rayjob import read_ray_job
@@ -161,13 +161,13 @@ def test_a_job_without_faults_is_planned() -> None:
 def test_the_workload_of_a_job_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs most of the time of a request, which the user waits for."""
     built: list[str] = []
-    build = rayjob.build_workload
+    build = job_manifest.build_workload
 
-    def counted(manifest: rayjob.JobManifest, *args: Any) -> Any:
+    def counted(manifest: job_manifest.JobManifest, *args: Any) -> Any:
         built.append(manifest.name)
         return build(manifest, *args)
 
-    monkeypatch.setattr(rayjob, "build_workload", counted)
+    monkeypatch.setattr(job_manifest, "build_workload", counted)
     said = warnings.job_warnings(job(make_group(1, template=make_template("1", schedulerName="kai"))), seen(), NOW)
     assert built == [JOB] and said.faults == () and "spec.schedulerName is kai" in said.differences[0]
 

@@ -20,7 +20,8 @@ from adapter.cli import job_reader
 from adapter.cli.commands.parser import build_parser
 from adapter.cli.job_reader import UnreadableJob
 from adapter.cli.worker_access import copy_files, follow_logs, grants
-from adapter.objects.rayjob import InvalidJob, JobStatus
+from adapter.objects.job_manifest import InvalidJob
+from adapter.objects.rayjob import JobStatus
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapter.admission import job_validation
-from adapter.objects import rayjob, trim
+from adapter.objects import job_manifest, trim
 from adapter.objects.kuberay_rules import KUBERAY_RULES, MAX_FAULTS, kuberay_faults, service_faults
 from adapter.objects.rayjob import read_job
 from hack.testbed.kuberay_refusals import KUBERAY_REFUSALS, KubeRayRefusal, as_ray_job, refused_job
@@ -101,5 +101,5 @@ def test_deletion_rules_without_shutdown_are_told_to_go() -> None:
     (refusal,) = [each for each in KUBERAY_REFUSALS if each.title == "deletion rules"]
     body = refused_job(SOUND, refusal)
     del body["spec"]["shutdownAfterJobFinishes"]
-    (fault,) = rayjob.parse_partially(body, "team").faults
+    (fault,) = job_manifest.parse_partially(body, "team").faults
     assert "deletionRules cannot be used in a queue" in fault and "lacks" not in fault

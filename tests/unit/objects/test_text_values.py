@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapter.objects import rayjob
+from adapter.objects import job_manifest
 from adapter.objects.text_values import mapping_faults, template_faults
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import NAMESPACE
@@ -42,7 +42,7 @@ def test_start_parameters_are_text() -> None:
     assert [*mapping_faults("rayStartParams", {"num-cpus": 0})] == [
         f"rayStartParams has num-cpus: 0, which is a number{TEXT}"
     ]
-    faults = rayjob.parse_partially(make_ray_job(make_group(1, rayStartParams={"num-cpus": 0})), NAMESPACE).faults
+    faults = job_manifest.parse_partially(make_ray_job(make_group(1, rayStartParams={"num-cpus": 0})), NAMESPACE).faults
     where = "spec.rayClusterSpec.workerGroupSpecs[0].rayStartParams has num-cpus: 0"
     assert [where in fault for fault in faults] == [True]
 
@@ -50,6 +50,6 @@ def test_start_parameters_are_text() -> None:
 def test_a_plan_names_them_and_their_number_is_bounded() -> None:
     group: Any = make_group(1)
     group["template"]["spec"]["nodeSelector"] = {str(number): number for number in range(99)}
-    faults = rayjob.parse_partially(make_ray_job(group), NAMESPACE).faults
-    assert len(faults) == rayjob.MAX_TEXT_FAULTS
+    faults = job_manifest.parse_partially(make_ray_job(group), NAMESPACE).faults
+    assert len(faults) == job_manifest.MAX_TEXT_FAULTS
     assert faults[0].endswith(f"template.spec.nodeSelector has 0: 0, which is a number{TEXT}.")

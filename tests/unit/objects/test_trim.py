@@ -11,7 +11,7 @@ from adapter import names
 from adapter.admission import job_validation
 from adapter.gang import start_timeout
 from adapter.gang.orphan_anchors import is_settled
-from adapter.objects import pod_requests, rayjob, trim, worker_pod
+from adapter.objects import job_manifest, pod_requests, trim, worker_pod
 from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import read_job
@@ -156,7 +156,7 @@ WORKLOADS = {
 }
 OF_WORKLOADS: list[Callable[[Any], object]] = [
     key_of, uid_of, controller_uid, malformed_reason, parse_workload, predicates.planning_position,
-    lambda raw: rayjob.observed_priority("high", [raw]),
+    lambda raw: job_manifest.observed_priority("high", [raw]),
     lambda raw: (raw.get("status") or {}).get("admissionChecks"),
     lambda raw: is_condition_true(raw, names.QUOTA_RESERVED),
 ]  # fmt: skip

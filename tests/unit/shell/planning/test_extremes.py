@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 from adapter.actions import Action, EmitEvent, Plan, SetCheck, UpdatePlacementStatus
 from adapter.gang import lifecycle
-from adapter.objects import rayjob
-from adapter.objects.rayjob import InvalidJob
+from adapter.objects import job_manifest
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import gang_key
 from hack.testbed import extremes, sentence
@@ -25,13 +25,13 @@ hostile = settings(suppress_health_check=list(HealthCheck))
 def submitted(job: Raw) -> tuple[Raw, Raw] | None:
     """The job and Kueue's Workload for it, as API servers return them; None if they would reject it."""
     try:
-        asked = rayjob.parse(job, NAMESPACE)
+        asked = job_manifest.parse(job, NAMESPACE)
     except InvalidJob:
         return None
     job = copy.deepcopy(job)
     job["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-of-job"}
     job["spec"] = {**job["spec"], "suspend": True}  # as Kueue's webhook leaves it
-    work: Raw = dict(rayjob.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+    work: Raw = dict(job_manifest.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"name": job["metadata"]["name"], "uid": "uid-of-job"}
     work["metadata"] |= {"name": "rayjob-train", "uid": "uid-of-work"}

@@ -10,9 +10,9 @@ import yaml
 
 from adapter import names
 from adapter.admission import job_validation, pod_validation
-from adapter.objects import raycluster, rayjob
+from adapter.objects import job_manifest, raycluster, rayjob
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.pod_requests import pod_requests
-from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from tests.unit.builders import NAMESPACE, QUEUE, START
@@ -74,7 +74,7 @@ def test_the_shipped_sample_is_what_is_pasted_and_three_lines() -> None:
 
 
 def test_podsets_and_requests_come_from_replicas_and_limits() -> None:
-    head, workers = rayjob.parse(COMPLETED, NAMESPACE).podsets
+    head, workers = job_manifest.parse(COMPLETED, NAMESPACE).podsets
     assert [(one.name, one.count) for one in (head, workers)] == [("head", 1), ("gpu-workers", 4)]
     assert pod_requests(head.template["spec"]) == {"cpu": 8_000, "memory": 32 * GI, GPU: 1, "pods": 1}
     assert pod_requests(workers.template["spec"]) == {"cpu": 16_000, "memory": 128 * GI, GPU: 4, "pods": 1}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Plan
 from adapter.cli import plan_table
-from adapter.objects import rayjob
+from adapter.objects import job_manifest
+from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.placement import Exclusion
-from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
 from tests.unit import builders
@@ -459,4 +459,4 @@ def test_too_deep_input_is_reported() -> None:
                 make_group(1) | {"template": make_template("1", affinity={"nodeAffinity": deep}, nodeSelector=7)}
             ),
         )
-    assert rayjob.parse(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)
+    assert job_manifest.parse(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)
