@@ -4,7 +4,7 @@ import os
 import sys
 
 from adapter.cli import completion
-from adapter.cli.commands.parser import build_parser
+from adapter.cli.commands.parser import build_parser, parse_command_line
 
 # The exit codes that a shell reports for Ctrl-C, and for a closed pipe, as in `rayspan watch JOB | head -1`.
 _EXIT_INTERRUPTED = 130
@@ -30,7 +30,7 @@ def main() -> int:
 def _run_verb() -> int:
     if sys.argv[1:2] == [completion.COMPLETE_VERB]:
         return _print_completions(sys.argv[2:])
-    arguments = build_parser(sys.argv).parse_args()
+    arguments = parse_command_line(sys.argv)
     code: int = arguments.run(arguments)
     return code
 

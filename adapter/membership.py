@@ -92,17 +92,14 @@ def worker_cluster_objects(
     account_objects: Iterable[Raw],
     namespace_binding: Raw,
     namespaces: Iterable[str],
-    current_account: Raw | None,
 ) -> list[Raw]:
     """The objects of a worker cluster, in the order of creation.
 
     `account_objects` (the account with its roles) and `namespace_binding` (the RoleBinding that opens a namespace to
-    it) are from manifests/rbac. `current_account` is the observed account, which other managers may use as well.
+    it) are from manifests/rbac. The account has the annotation of this manager only: each manager applies as a field
+    manager of its own, so that it neither removes nor restores another one's annotation.
     """
-    annotations = {
-        **_join_annotations(current_account),
-        f"{names.JOINED_PREFIX}{membership.manager_identity}": membership.name,
-    }
+    annotations = {f"{names.JOINED_PREFIX}{membership.manager_identity}": membership.name}
     objects = [
         _with_metadata(raw, annotations={**(meta(raw).get("annotations") or {}), **annotations})
         if raw["kind"] == "ServiceAccount"
@@ -110,6 +107,11 @@ def worker_cluster_objects(
         for raw in account_objects
     ]
     return [*objects, *(_with_metadata(namespace_binding, namespace=namespace) for namespace in namespaces)]
+
+
+def field_manager(membership: Membership) -> str:
+    """The field manager of a manager's objects in a worker cluster."""
+    return f"{names.JOIN_FIELD_MANAGER}-{membership.manager_identity}"
 
 
 def kubeconfig_secret(membership: Membership, kubeconfig: str, expires_at: datetime) -> dict[str, Any]:
@@ -184,6 +186,19 @@ def read_kubeconfig(raw: Raw | None) -> str:
         return ""
 
 
+def address_in_kubeconfig(text: str) -> ApiServerAddress | None:
+    """The address in a kubeconfig that `build_kubeconfig` wrote; None in any other."""
+    try:
+        cluster = yaml.safe_load(text)["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster.get("certificate-authority-data", ""), validate=True).decode()
+        address = ApiServerAddress(
+            cluster["server"], authority, cluster.get("tls-server-name", ""), cluster.get("proxy-url", "")
+        )
+    except (yaml.YAMLError, IndexError, *UNREADABLE):
+        return None
+    return address if text == build_kubeconfig(address, token_in_kubeconfig(text)) else None
+
+
 def token_in_kubeconfig(text: str) -> str:
     """The token of a kubeconfig; empty if absent."""
     try:
@@ -238,14 +253,23 @@ def reusable_token(
     return AccountToken(token, last, reused=True) if same and last and last - now >= MIN_REMAINING_LIFETIME else None
 
 
+def joined_address(membership: Membership, state: MembershipState) -> ApiServerAddress | None:
+    """The address by which the manager reaches the cluster since an earlier join; None if it is not known."""
+    is_same = _secret_cluster_identity(state.secret) == membership.worker_identity
+    return address_in_kubeconfig(read_kubeconfig(state.secret)) if is_same else None
+
+
+def has_joined(membership: Membership, state: MembershipState) -> bool:
+    """Whether the account records an earlier join of this manager."""
+    return bool(_joined_name(membership, state))
+
+
 # --- what must not be mixed up ---------------------------------------------------------------------------------------
 
 
 def join_problem(membership: Membership, state: MembershipState) -> str:
     """Why the cluster cannot join under that name, as a sentence; empty if it can."""
-    source = (((state.worker_cluster or {}).get("spec") or {}).get("source")) or {}
     known = _joined_name(membership, state)
-    ref = (source.get("kubeConfig") or {}).get("secretRef") or {}
     if membership.manager_identity == membership.worker_identity:
         return _SAME_CLUSTER
     if known not in ("", membership.name):
@@ -255,6 +279,13 @@ def join_problem(membership: Membership, state: MembershipState) -> str:
         )
     if state.secret and _secret_cluster_identity(state.secret) not in ("", membership.worker_identity):
         return f"{_other_cluster_text(membership)} Choose another name, or remove that cluster first."
+    return source_problem(membership, state)
+
+
+def source_problem(membership: Membership, state: MembershipState) -> str:
+    """Why the WorkerCluster does not use the Secret that join and rotate write, as a sentence; empty if it does."""
+    source = (((state.worker_cluster or {}).get("spec") or {}).get("source")) or {}
+    ref = (source.get("kubeConfig") or {}).get("secretRef") or {}
     if source.get("multiKueueClusterRef"):
         return (
             f"WorkerCluster {membership.name} uses the kubeconfig of a MultiKueueCluster "
@@ -268,7 +299,7 @@ def join_problem(membership: Membership, state: MembershipState) -> str:
     if ref and ref.get("name") != membership.name:
         return (
             f"WorkerCluster {membership.name} uses Secret {ref.get('name')} (spec.source.kubeConfig.secretRef), and "
-            f"join writes Secret {membership.name}: set that there, or choose another name."
+            f"join and rotate write Secret {membership.name}: set that there, or choose another name."
         )
     return ""
 

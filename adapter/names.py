@@ -44,7 +44,7 @@ COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each opened namespace
 PREFLIGHT_FIELD_MANAGER: Final = f"{DOMAIN}/preflight"
 PREFLIGHT_NAMES_FIELD_MANAGER: Final = f"{DOMAIN}/preflight-names"  # of the condition NamesExist
 ADMISSION_FIELD_MANAGER: Final = f"{DOMAIN}/admission"  # of the Job that makes the webhooks' certificate
-JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of all objects that `rayspan join` writes, in both clusters
+JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of what `rayspan join` writes; in a worker cluster, `-` and the manager
 
 # --- the component admission: optional webhooks ------------------------------------------------------------------
 ADMISSION_COMPONENT: Final = "rayspan-admission"  # its Deployment, Service, account and Secret

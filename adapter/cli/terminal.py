@@ -5,7 +5,9 @@ a line, or set the clipboard; a line break could forge a line. JSON and YAML esc
 """
 
 import sys
+import unicodedata
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TextIO
 
 _LAYOUT = "\n\t"  # of a text that is already joined from clean lines
@@ -39,8 +41,20 @@ def redraw_picture(lines: Sequence[str], previous_height: int, columns: int) -> 
     """Draw the lines over the picture of `previous_height` lines that was drawn last, each cut to the width."""
     up = f"\033[{previous_height}F" if previous_height else ""
     # A wrapped line would make the height wrong.
-    picture = "".join(f"\033[K{clean_line(line)[: columns - 1]}\n" for line in lines)
+    picture = "".join(f"\033[K{_cut_to_width(clean_line(line), columns - 1)}\n" for line in lines)
     _write(f"{up}{picture}\033[J", sys.stdout)
+
+
+def _cut_to_width(line: str, columns: int) -> str:
+    """The beginning of a line that takes at most so many columns of a terminal."""
+    ends = accumulate(map(_column_count, line))
+    return line[: sum(end <= columns for end in ends)]
+
+
+def _column_count(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "FW" else 1
 
 
 def _write(text: str, stream: TextIO) -> None:

@@ -42,7 +42,7 @@ def test_the_worker_side_is_what_the_overlay_installs() -> None:
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
     made = membership.worker_cluster_objects(
-        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["default"], None
+        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["default"]
     )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager_identity}": "east"}
@@ -51,7 +51,7 @@ def test_the_worker_side_is_what_the_overlay_installs() -> None:
 
 def test_each_kind_of_object_has_a_place() -> None:
     made = membership.worker_cluster_objects(
-        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["a", "b"], None
+        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["a", "b"]
     )
     paths = [membership_objects.object_path(one) for one in [*made, held(), membership.worker_cluster_manifest("east")]]
     assert len(set(paths)) == len(paths)
@@ -61,17 +61,29 @@ def test_each_kind_of_object_has_a_place() -> None:
     ]
 
 
-def test_the_names_that_other_managers_use_are_kept() -> None:
+def test_the_account_gets_the_name_of_this_manager_alone() -> None:
+    """Another manager's name is applied by that manager, so that neither removes nor restores it."""
     made = membership.worker_cluster_objects(
-        EAST,
-        membership_objects.account_objects(),
-        membership_objects.namespace_binding(),
-        [],
-        signed(other="x", mmmmmmmmmm="old"),
+        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), []
     )
-    (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
-    assert mine["metadata"]["annotations"] == signed(other="x", mmmmmmmmmm="east")["metadata"]["annotations"]
-    assert membership.other_managers(EAST, mine) == ["other"]
+    (account,) = (body for body in made if body["kind"] == "ServiceAccount")
+    assert account["metadata"]["annotations"] == signed(mmmmmmmmmm="east")["metadata"]["annotations"]
+    assert membership.field_manager(EAST) == f"rayspan.dev/join-{EAST.manager_identity}"
+    assert membership.other_managers(EAST, signed(other="x", mmmmmmmmmm="east")) == ["other"]
+
+
+def test_the_address_of_an_earlier_join_is_read_back() -> None:
+    address = ApiServerAddress("https://10.0.0.5:6443", "PEM", "kubernetes", "http://proxy:1")
+    text = membership.build_kubeconfig(address, "swordfish")
+    assert membership.address_in_kubeconfig(text) == address
+    for other in (
+        "",
+        "[]",
+        "{",
+        text.replace("token:", "username: a\n    token:"),
+        "clusters: [{cluster: {server: x}}]",
+    ):
+        assert membership.address_in_kubeconfig(other) is None
 
 
 def test_a_printed_membership_shows_no_token() -> None:
@@ -187,7 +199,7 @@ OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
             MembershipState(cluster(kubeConfig={"secretRef": {"name": "login"}})),
             (
                 "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and "
-                "join writes Secret east: set that there, or choose another name."
+                "join and rotate write Secret east: set that there, or choose another name."
             ),
         ),
     ],

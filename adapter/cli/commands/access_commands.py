@@ -101,7 +101,7 @@ def _add_logs(verbs: VerbParsers) -> None:
     verb.add_argument("--timestamps", action="store_true", help="begin each line with its time")
     verb.add_argument(
         "--max-log-requests",
-        type=int,
+        type=_parse_count,
         default=20,
         metavar="N",
         help="number of workers to follow at once; each takes a kubectl of about 40 MB (default: 20)",
@@ -110,10 +110,17 @@ def _add_logs(verbs: VerbParsers) -> None:
     _add_namespace_and_login(verb)
 
 
+def _parse_count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a number of logs: use 1 or more")
+
+
 def _add_exec(verbs: VerbParsers) -> None:
     verb = add_verb(verbs, "exec", _run_exec, "run a command in a worker", _EXEC_DESCRIPTION, _EXEC_EPILOG)
     verb.add_argument("pod", metavar="POD", help=_POD_HELP)
-    verb.add_argument("words", nargs="+", metavar="COMMAND", help="the command and its arguments, after --")
+    # The parser gets none of the words after `--` (parser.py).
+    verb.add_argument("words", nargs="*", metavar="COMMAND", help="the command and its arguments, after --")
     verb.add_argument("-i", "--stdin", action="store_true", help="pass the standard input to the command")
     verb.add_argument("-t", "--tty", action="store_true", help="give the command a terminal")
     _add_container(verb)

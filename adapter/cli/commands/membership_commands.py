@@ -86,7 +86,8 @@ def _add_join(verbs: VerbParsers) -> None:
         "--server",
         default="",
         metavar="URL",
-        help="URL at which the manager's pods reach the worker cluster's API server (default: that of your kubeconfig)",
+        help="URL at which the manager's pods reach the worker cluster's API server "
+        "(default: that of an earlier join, else that of your kubeconfig)",
     )
     verb.add_argument(
         "-n",
@@ -94,7 +95,8 @@ def _add_join(verbs: VerbParsers) -> None:
         action="append",
         default=[],
         metavar="NAMESPACE",
-        help="namespace where the manager may run workers; may be repeated (default: default)",
+        help="namespace where the manager may run workers; may be repeated "
+        "(default: default at the first join, then none)",
     )
     options.add_token_lifetime(verb)
     verb.add_argument("-o", "--output", choices=("yaml",), help="print the objects of both clusters and write nothing")

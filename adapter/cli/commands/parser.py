@@ -10,6 +10,23 @@ from adapter.cli.commands import access_commands, fleet_commands, job_commands, 
 _PLUGIN_NAME = "kubectl-rayspan"
 
 
+def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the program's name and its arguments; exits with code 2 if they are wrong.
+
+    The words after the first `--` of `exec` are the user's command. argparse would drop a second `--` from them.
+    """
+    parser, words, command = build_parser(argv), list(argv[1:]), list[str]()
+    if words[:1] == ["exec"] and "--" in words:
+        end = words.index("--")
+        words, command = words[:end], words[end + 1 :]
+    arguments = parser.parse_args(words)
+    if arguments.verb == "exec":
+        arguments.words += command
+        if not arguments.words:
+            parser.error("exec: no command; write it after --, as in `exec POD -- ls`")
+    return arguments
+
+
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser for `words`: the program's name and its arguments."""
     parser = argparse.ArgumentParser(

@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
 
 async def _join_cluster(args: argparse.Namespace) -> int:
     async with clients.open_clients(args) as both:
-        namespaces = list(dict.fromkeys(args.namespace)) or ["default"]
+        namespaces = _namespaces_to_open(args, both)
         address = await _checked_address(both, args.server, namespaces)
         if args.output:
             print_text(_render_manifests(both, address, namespaces, args.expires))
@@ -69,13 +69,20 @@ async def _join_cluster(args: argparse.Namespace) -> int:
         return await _report_readiness(args, both, token, namespaces)
 
 
+def _namespaces_to_open(args: argparse.Namespace, both: MembershipClients) -> list[str]:
+    """Those of the command line; without any, `default` at the first join, and none later."""
+    default = [] if membership.has_joined(both.membership, both.existing) else ["default"]
+    return list(dict.fromkeys(args.namespace)) or default
+
+
 async def _checked_address(both: MembershipClients, server: str, namespaces: Sequence[str]) -> ApiServerAddress:
     """The address for the manager's kubeconfig; raise `MembershipError` before anything is written."""
     problem = membership.join_problem(both.membership, both.existing)
     if problem:
         raise MembershipError(problem)
     address = await address_for_manager(both, server)
-    problem = membership.address_problem(address, explicit=bool(server))
+    is_recorded = address == membership.joined_address(both.membership, both.existing)
+    problem = membership.address_problem(address, explicit=bool(server) or is_recorded)
     if problem:
         raise MembershipError(problem)
     try:  # parse it as the controller will
@@ -94,13 +101,14 @@ async def _checked_address(both: MembershipClients, server: str, namespaces: Seq
 
 
 async def address_for_manager(both: MembershipClients, server: str) -> ApiServerAddress:
-    """The address by which the manager reaches the worker cluster: this machine's, without its proxy, or `server`.
+    """The address by which the manager reaches the worker cluster.
 
-    The endpoint at `server` may have a certificate of the cluster's own CA, so the CA is added.
+    It is `server`, or that of an earlier join, or this machine's without its proxy. The endpoint at `server` may have a
+    certificate of the cluster's own CA, so the CA is added.
     """
     address = replace(both.worker_address, proxy_url="")
     if not server:
-        return address
+        return membership.joined_address(both.membership, both.existing) or address
     with reporting_errors(WORKER):
         config_map = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_CA_CONFIG_MAP))
     cluster_ca = str(((config_map or {}).get("data") or {}).get("ca.crt") or "")
@@ -121,11 +129,11 @@ async def create_login(
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
         namespaces,
-        both.existing.service_account,
     )
+    manager = membership.field_manager(both.membership)
     with reporting_errors(WORKER):
         for body in account_objects:
-            await membership_objects.apply_object(both.worker, f"{WORKER} cluster", body, report)
+            await membership_objects.apply_object(both.worker, f"{WORKER} cluster", body, report, manager)
     reusable_token = membership.reusable_token(both.membership, both.existing, worker_address, datetime.now(UTC))
     token = (
         reusable_token
@@ -251,7 +259,8 @@ async def _next_steps(
         f"No DispatchPolicy names {name} yet: "
         "add it to spec.clusters.names of one, unless one selects it by its labels."
     )
-    preflight = clients.manager_command(args, "preflight", "--worker-cluster", name, "-n", namespaces[0])
+    where = ("-n", namespaces[0]) if namespaces else ()
+    preflight = clients.manager_command(args, "preflight", "--worker-cluster", name, *where)
     preflight_message = f"`{preflight}` tests whether pods of both clusters reach each other."
     return [*map(_missing_queue_message, unqueued), named_message if policies else unnamed_message, preflight_message]
 
@@ -281,7 +290,6 @@ def _render_manifests(
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
         namespaces,
-        both.existing.service_account,
     )
     text = membership.build_kubeconfig(worker_address, membership.TOKEN_PLACEHOLDER)
     secret = membership.kubeconfig_secret(both.membership, text, datetime.now(UTC) + lifetime)

@@ -45,11 +45,13 @@ def _read_manifest(name: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-async def apply_object(client: Client, side: str, body: Raw, report: ReportLine) -> None:
+async def apply_object(
+    client: Client, side: str, body: Raw, report: ReportLine, manager: str = names.JOIN_FIELD_MANAGER
+) -> None:
     """Apply one object, and report whether it was created, configured or unchanged."""
     path = object_path(body)
     before = await client.find(path)
-    after = await client.apply(path, body, names.JOIN_FIELD_MANAGER)
+    after = await client.apply(path, body, manager)
     unchanged = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
     report(f"{side}: {display_name(body)} {'unchanged' if unchanged else 'configured' if before else 'created'}")
 

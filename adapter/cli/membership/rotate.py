@@ -45,7 +45,7 @@ def _check_renewable(current: Membership, existing: MembershipState) -> None:
         problem = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {namespace}; {join_hint}."
     elif not problem and not existing.secret:
         problem = f"There is no Secret {current.name} in {namespace} of the manager; {join_hint}."
-    if problem:
+    if problem := problem or membership.source_problem(current, existing):
         raise MembershipError(problem)
     try:
         membership.with_token(membership.read_kubeconfig(existing.secret), membership.TOKEN_PLACEHOLDER)

@@ -146,6 +146,8 @@ class _BoundedTarInfo(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Parse a header; raise `InvalidArchive` if more than `_MAX_HEADER_BYTES` belong to it."""
         entry = super().frombuf(buf, encoding, errors)
+        if entry.type == tarfile.GNUTYPE_SPARSE:
+            raise InvalidArchive("The archive has a sparse file, whose headers have no limit; none is read.")
         if entry.type in _LONG_HEADERS and entry.size > _MAX_HEADER_BYTES:
             raise InvalidArchive(
                 f"The archive has a header of {entry.size} bytes; at most {_MAX_HEADER_BYTES} are read."
@@ -206,7 +208,7 @@ def _unpack_stream(target: Path, name: str, process: ChildProcess) -> int:
                 _unpack_renamed(packed, target, name, member_filter)
         while stdout.read(_READ_BYTES):  # the padding of tar's last block
             pass
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, OSError, RecursionError) as error:  # tarfile recurses for each header before an entry
         process.kill()
         return print_error(f"It could not be unpacked: {error}", EXIT_ERROR)
     member_filter.report_skipped()
@@ -223,7 +225,14 @@ def _unpack_renamed(packed: tarfile.TarFile, target: Path, name: str, chosen: _M
 
 
 def _pack_stream(source: Path, name: str, process: ChildProcess) -> int:
-    with suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stdin:  # the command has printed why it ended
-        with tarfile.open(fileobj=stdin, mode="w|") as packed:
-            packed.add(source, arcname=name)
+    try:
+        with (
+            suppress(BrokenPipeError),
+            cast("IO[bytes]", process.stdin) as stdin,
+        ):  # the command has printed why it ended
+            with tarfile.open(fileobj=stdin, mode="w|") as packed:
+                packed.add(source, arcname=name)
+    except (tarfile.TarError, OSError) as error:
+        process.kill()
+        return print_error(f"It could not be packed, and the worker may have a part of it: {error}", EXIT_ERROR)
     return EXIT_OK if process.wait() == 0 else EXIT_ERROR

@@ -22,7 +22,7 @@ from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.unstructured import Raw, format_time, meta, uid_of
 from adapter.objects.worker_pod import has_ended
-from adapter.shell.kube.client import Client, Unreachable
+from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 PAUSE_SECONDS = 2.0  # between two reads of the pods; a new worker takes longer to start
 # A kubectl that fails sooner than this never got the log; one that fails later had the log, and lost its connection or
@@ -94,6 +94,7 @@ class _BrokenLog:
 
 @dataclass(frozen=True, slots=True)
 class _OpenLog:
+    name: str  # of the pod
     task: asyncio.Task[int]
     started_at: float  # the event loop's clock
 
@@ -133,7 +134,9 @@ class _LogFollower:
         """The jobs, and whether they have ended; an unreachable manager cluster does not end the command."""
         try:
             selected = await job_reader.read(ManagerReader(self._client), self._namespace, self._args.what)
-        except Unreachable as error:
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and not error.is_transient:
+                raise
             print_error(f"The manager cluster cannot be reached: {error}; trying again ...", EXIT_INCOMPLETE)
             return (), False
         except UnreadableJob:
@@ -160,9 +163,11 @@ class _LogFollower:
             arguments = _kubectl_arguments(self._args, pod, single_pod=False, since=broken.since if broken else "")
             kubectl = [*await self._access.command_for(pod, LOG), *arguments]
             if self._args.follow:
-                self._open_by_uid[uid_of(pod)] = _OpenLog(asyncio.create_task(grants.run_kubectl(kubectl)), now)
+                self._open_by_uid[uid_of(pod)] = _OpenLog(
+                    str(meta(pod).get("name")), asyncio.create_task(grants.run_kubectl(kubectl)), now
+                )
             else:
-                self._close_log(pod, await grants.run_kubectl(kubectl))
+                self._close_log(uid_of(pod), await grants.run_kubectl(kubectl))
 
     def _report_no_logs(self, jobs: Sequence[JobFacts], pods: Sequence[Raw]) -> None:
         if not jobs or self._finished_uids or any(has_started(pod) for pod in pods if not is_head(pod)):
@@ -197,6 +202,7 @@ class _LogFollower:
             pod = next((candidate for candidate in pods if uid_of(candidate) == uid), None)
             if code == EXIT_OK or pod is None or has_ended(pod):
                 self._finished_uids.add(uid)
+                self._report_end(log.name, code)
             else:
                 self._schedule_retry(pod, log.started_at, code)
 
@@ -221,8 +227,12 @@ class _LogFollower:
             "this log alone.",
             code,
         )
-        self._close_log(pod, code)
+        self._close_log(uid_of(pod), code)
 
-    def _close_log(self, pod: Raw, code: int) -> None:
-        self._finished_uids.add(uid_of(pod))
+    def _report_end(self, name: str, code: int) -> None:
+        if code != EXIT_OK:
+            print_note(f"Pod {name}: its log broke off, and the pod has ended, so its last lines may be missing.")
+
+    def _close_log(self, uid: str, code: int) -> None:
+        self._finished_uids.add(uid)
         self._exit_code = self._exit_code or code

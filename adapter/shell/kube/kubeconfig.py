@@ -67,12 +67,22 @@ async def login_of_user(file: str, context: str) -> Credentials:
         raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
-        await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
+        loader = await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
+        _reject_impersonation(loader._user)
         return credentials_of(kube.ApiClient(settings))
+    except BadLogin:
+        raise
     except kube_config.ConfigException as error:
         raise BadLogin(str(error)) from None
     except Exception as error:  # the loader has many faults on odd input
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
+
+
+def _reject_impersonation(user: Any) -> None:
+    """Raise BadLogin for a user that acts as another one: the official client would ignore that."""
+    fields = ("as", "as-uid", "as-groups", "as-user-extra")
+    if field := next((field for field in fields if user is not None and field in user), ""):
+        raise BadLogin(f"users[].user.{field} of the kubeconfig is not supported; use a context without it")
 
 
 def _any_exists(file: str) -> bool:

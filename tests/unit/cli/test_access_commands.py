@@ -17,7 +17,7 @@ import pytest
 
 from adapter import names
 from adapter.cli import job_reader
-from adapter.cli.commands.parser import build_parser
+from adapter.cli.commands.parser import build_parser, parse_command_line
 from adapter.cli.job_reader import UnreadableJob
 from adapter.cli.worker_access import copy_files, follow_logs, grants
 from adapter.objects.job_manifest import InvalidJob
@@ -39,11 +39,13 @@ def pod(uid: str, state: str = "running", kind: str = names.WORKER, phase: str =
         ("exec -i -t a -- sh -c x", ["sh", "-c", "x"], True, True),
         ("exec a -i -n ns -- cat -- -n", ["cat", "--", "-n"], True, False),
         ("exec a -c ray -- ls", ["ls"], False, False),
+        ("exec a ls", ["ls"], False, False),
+        ("exec a -- rm -- -rf", ["rm", "--", "-rf"], False, False),
+        ("exec -it a -- sh -c x -- y -- z", ["sh", "-c", "x", "--", "y", "--", "z"], True, True),
     ],
 )
 def test_a_command_is_typed_as_for_kubectl(line: str, words: list[str], stdin: bool, tty: bool) -> None:
-    said = line.split()
-    given = build_parser(["kubectl-rayspan", *said]).parse_args(said)
+    given = parse_command_line(["kubectl-rayspan", *line.split()])
     assert (given.pod, given.words, given.stdin, given.tty) == ("a", words, stdin, tty)
 
 
@@ -127,11 +129,36 @@ async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_wo
     assert len(job.asked) > 6
 
 
+async def test_a_log_without_its_last_lines_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await _Job(monkeypatch, {"a": "sleep 0.1; exit 1"}, 2).followed() == 0
+    assert capsys.readouterr().err == (
+        "Pod a: its log broke off, and the pod has ended, so its last lines may be missing.\n"
+    )
+
+
 async def test_a_bound_of_followed_workers_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
     assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
+
+
+async def test_a_busy_api_server_does_not_end_the_logs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, answers = _Job(monkeypatch, {"a": "exec sleep 0.1"}, 9), [ApiError(503, "ServiceUnavailable", "It restarts.")]
+    read = job_reader.read
+
+    async def read_later(*asked: Any) -> Any:
+        if job.asked and answers:
+            raise answers.pop()
+        return await read(*asked)
+
+    monkeypatch.setattr(job_reader, "read", read_later)
+    assert await job.followed() == 0 and not answers
+    assert "; trying again ..." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("said", "code"), [(InvalidJob("gone"), 0), (UnreadableJob("You may not get it."), None)])
@@ -254,6 +281,23 @@ def test_a_header_that_would_fill_the_memory_ends_the_copy(
     (tmp_path / "packed").write_bytes(header.tobuf() + bytes(2**21))
     assert _fetched(["cat", str(tmp_path / "packed")], tmp_path / "goal", "data") == 1
     assert "a header of 1048577 bytes; at most 1048576 are read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_SPARSE], ids=["many headers", "a sparse file"])
+def test_an_archive_that_tarfile_cannot_bound_ends_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes
+) -> None:
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, 512
+    (tmp_path / "packed").write_bytes((header.tobuf() + b"9 a=b cd\n".ljust(512, b"\0")) * 4000)
+    assert _fetched(["cat", str(tmp_path / "packed")], tmp_path / "goal", "data") == 1
+    assert "It could not be unpacked: " in capsys.readouterr().err
+
+
+def test_a_source_that_cannot_be_read_ends_the_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
+        assert copy_files._pack_stream(tmp_path / "vanished", "data", program) == 1
+    assert "It could not be packed, and the worker may have a part of it: " in capsys.readouterr().err
 
 
 def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:

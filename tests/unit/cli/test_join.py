@@ -234,10 +234,19 @@ async def test_a_cluster_joins(both: Both) -> None:
 async def test_a_second_join_changes_nothing(both: Both) -> None:
     await both.join()
     before = json.dumps([both.manager.objects, both.worker.objects])
-    said, _ = await both.join()
+    said, _ = await both.join("-n", "default")
     assert json.dumps([both.manager.objects, both.worker.objects]) == before and len(both.worker.tokens) == 1
     told = [line.rpartition(" ")[2] for line in said.splitlines() if line.startswith(("worker", "manager"))]
     assert set(told) == {"unchanged"} and len(told) == len(membership_objects.account_objects()) + 3
+
+
+async def test_a_second_join_without_options_keeps_the_address_and_opens_nothing(both: Both) -> None:
+    """The kubeconfig of the administrator may name a bastion, and the manager does not use that."""
+    await both.join("-n", "research")
+    before = json.dumps([both.manager.objects, both.worker.objects])
+    said, _ = await both.run("join")
+    assert json.dumps([both.manager.objects, both.worker.objects]) == before and both.worker.url != URL
+    assert "rolebinding/rayspan-worker-tenant" not in said and "preflight --worker-cluster east --kubeconfig" in said
 
 
 async def test_another_namespace_is_opened_beside_the_first(both: Both) -> None:
@@ -426,6 +435,14 @@ async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: B
     assert first == "manager cluster: secret/east configured"
     assert second.startswith("The token expires ") and ", in 90 days. Renew it before" in second
     assert third.startswith("The previous token expires ") and third.endswith(" UTC, in 7 days.")
+
+
+async def test_a_rotation_needs_a_secret_that_is_used(both: Both) -> None:
+    await both.join()
+    both.manager.objects[CLUSTER]["spec"] = {"source": {"kubeConfig": {"secretRef": {"name": "east-login"}}}}
+    writes = both.writes()
+    _, complained = await both.run("rotate", code=2)
+    assert complained.startswith("WorkerCluster east uses Secret east-login ") and both.writes() == writes
 
 
 @pytest.mark.parametrize(

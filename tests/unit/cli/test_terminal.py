@@ -120,6 +120,21 @@ def test_a_picture_has_no_control_characters_but_our_own(capsys: pytest.CaptureF
     assert output.count("\x1b") == 4 and output.startswith("\x1b[3F\x1b[K") and output.endswith("\x1b[Ksecond\n\x1b[J")
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("abcdef", "abcde"),
+        ("世界世界", "世界"),
+        ("a世界b", "a世界"),
+        ("e\u0301e\u0301abcd", "e\u0301e\u0301abc"),
+        ("", ""),
+    ],
+)
+def test_a_line_is_cut_to_the_columns_that_it_takes(line: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.redraw_picture([line], 0, 6)
+    assert capsys.readouterr().out == f"\x1b[K{shown}\n\x1b[J"
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_a_document_is_printable_and_loses_nothing(output: str) -> None:
     text = common.format_document({"message": HOSTILE}, output)

@@ -180,3 +180,12 @@ def test_an_unknown_namespace_is_default(content: str, tmp_path: Path) -> None:
 async def test_the_official_client_reports_the_problem(tmp_path: Path) -> None:
     with pytest.raises(BadLogin, match="there is no file"):
         await official.login_of_user(str(tmp_path / "none"), "")
+
+
+@pytest.mark.parametrize("field", ["as", "as-groups", "as-uid", "as-user-extra"])
+async def test_a_login_that_acts_as_another_user_is_refused(field: str, tmp_path: Path) -> None:
+    """The official client would ignore the field, and act with all rights of the login."""
+    file = written(tmp_path, kubeconfig(SERVER, user={"token": "t", field: "viewer"}))
+    assert user_kubeconfig.load_credentials(file, "") is None
+    with pytest.raises(BadLogin, match=rf"users\[\]\.user\.{field} of the kubeconfig is not supported"):
+        await official.login_of_user(file, "")
