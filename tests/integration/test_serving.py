@@ -1,6 +1,7 @@
 """What stock KubeRay and Kueue make of a RayService in a queue, without Ray: who owns its RayClusters, and who
 writes to them."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -71,6 +72,23 @@ def test_an_upgrade_step_by_step_is_refused_at_once(dispatched: Clusters, stage:
     stage.build({"east": 1})
     with pytest.raises(LabError, match=r"spec\.upgradeStrategy\.type is NewClusterWithIncrementalUpgrade"):
         _apply(stage, "first", workers=1, upgradeStrategy={"type": names.INCREMENTAL_UPGRADE})
+
+
+def test_a_service_is_judged_by_the_queue_that_it_will_have(dispatched: Clusters, stage: Stage) -> None:
+    """A policy's selector takes an update for the label of either object: that of before, and that of after."""
+    stage.build({"east": 1})
+    _apply(stage, "first", workers=1)
+    upgrade = {"upgradeStrategy": {"type": names.INCREMENTAL_UPGRADE}}
+    _patch_queue(stage, None, upgrade)
+    with pytest.raises(LabError, match=r"spec\.upgradeStrategy\.type is NewClusterWithIncrementalUpgrade"):
+        _patch_queue(stage, "ray", {})
+    _patch_queue(stage, "ray", {"upgradeStrategy": None})
+
+
+def _patch_queue(stage: Stage, queue: str | None, spec: Raw) -> None:
+    """Write the queue label of the service, or remove it, together with fields of its spec."""
+    patch = json.dumps({"metadata": {"labels": {names.QUEUE_LABEL: queue}}, "spec": spec})
+    stage.manager.kubectl("-n", stage.name, "patch", "rayservice", NAME, "--type=merge", "-p", patch)
 
 
 def test_autoscaling_without_kueues_annotation_is_refused_at_once(dispatched: Clusters, stage: Stage) -> None:

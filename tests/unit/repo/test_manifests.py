@@ -374,6 +374,8 @@ def test_a_waiting_raycluster_may_be_edited_and_a_running_one_may_not() -> None:
 def test_the_guard_of_services_denies_the_codes_forbidden_upgrade_and_a_missing_annotation() -> None:
     """A real API server evaluates the expressions: tests/integration/test_serving.py."""
     spec = _find(_SERVICE_GUARD, "ValidatingAdmissionPolicy", names.SERVICE_POLICY)["spec"]
+    conditions = {condition["name"]: condition["expression"] for condition in spec["matchConditions"]}
+    assert conditions["in-a-queue"] == f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].hasValue()"
     upgrade, annotation = spec["validations"]
     assert f"'{names.INCREMENTAL_UPGRADE}'" in upgrade["expression"]
     assert names.INCREMENTAL_UPGRADE in upgrade["messageExpression"]
