@@ -34,12 +34,13 @@ def names_for(templates: Iterable[Raw], namespace: str) -> dict[str, list[Raw]]:
             line: dict[str, list[Any]] = yaml.safe_load(naming_line(needed, namespace).removeprefix(_PREFIX))
             for field, entries in line.items():
                 known = lists.setdefault(field, [])
-                known += [_with_access(entry, templates) for entry in entries if entry not in known]
+                needed_entries = [_with_access(entry, templates) for entry in entries]
+                known += [entry for entry in needed_entries if entry not in known]
     return lists
 
 
 def _with_access(entry: Raw, templates: Iterable[Raw]) -> Raw:
-    """An entry for a host path that a worker writes to says so, as the administrator must."""
+    """An entry for a host path that a worker writes to says so, as the administrator must: the default is read only."""
     is_written = any(_is_written(entry.get("prefix"), template["spec"]) for template in templates)
     return {**entry, "readOnly": False} if is_written else entry
 

@@ -121,6 +121,28 @@ def test_the_lines_of_the_messages_name_all_that_a_sample_needs() -> None:
     assert naming.names_for(reduce.worker_templates(sample("plain").body), "team") == {}
 
 
+SCRATCH = {"prefix": "/scratch", "namespaces": ["team"]}
+
+
+@pytest.mark.parametrize(
+    ("mounts", "entry"),
+    [
+        pytest.param([("a", False), ("b", False)], {**SCRATCH, "readOnly": False}, id="written by both volumes"),
+        pytest.param([("a", True), ("b", False)], {**SCRATCH, "readOnly": False}, id="written by one volume"),
+        pytest.param([("a", True), ("b", True)], SCRATCH, id="read only: the default of an entry is not written"),
+        pytest.param([], SCRATCH, id="not mounted"),
+    ],
+)
+def test_a_path_of_two_volumes_is_named_once(mounts: list[tuple[str, bool]], entry: Raw) -> None:
+    volumes = [{"name": name, "hostPath": {"path": "/scratch"}} for name in "ab"]
+    mounted = [
+        {"name": name, "mountPath": f"/{name}", **({"readOnly": True} if read_only else {})}
+        for name, read_only in mounts
+    ]
+    template = {"spec": {"volumes": volumes, "containers": [{"name": "ray", "volumeMounts": mounted}]}}
+    assert naming.names_for([template, template], "team") == {"hostPaths": [entry]}
+
+
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
