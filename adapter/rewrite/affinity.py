@@ -105,7 +105,8 @@ def _rewrite_selector(selector: Raw, keys: Any) -> Raw:
             for expression in selector["matchExpressions"] or ()
             if expression.get("key") not in keys
         ]
-    return {**selector, **new}
+    # A selector without fields selects all pods, as one with empty fields does; a term without a selector selects none.
+    return {key: value for key, value in {**selector, **new}.items() if value}
 
 
 _REWRITE_BY_KIND: Mapping[str, Callable[[Raw, IsManagerLabel], Raw]] = {

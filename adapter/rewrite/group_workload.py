@@ -232,7 +232,8 @@ def _gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
     requested = {name for container in (*containers, *inits) for name in _resource_names(container)}
     amounts = {name: amount for name, amount in GCS_WAITER_RESOURCES.items() if name in requested}
     image = {"image": containers[0]["image"]} if "image" in containers[0] else {}
-    return [{"name": names.GCS_WAITER, **image, "resources": {"requests": amounts, "limits": amounts}}]
+    resources = {"resources": {"requests": amounts, "limits": amounts}} if amounts else {}
+    return [{"name": names.GCS_WAITER, **image, **resources}]
 
 
 def _limit_gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
@@ -242,18 +243,20 @@ def _limit_gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[R
     return [
         container
         if container.get("name") != names.GCS_WAITER
-        else {**container, "resources": _requested_only(container, requested)}
+        else {**_drop_field(container, "resources"), **_requested_only(container, requested)}
         for container in inits
     ]
 
 
 def _requested_only(container: Raw, resource_names: Collection[str]) -> dict[str, Raw]:
+    """The field `resources` with these resources only; empty without any."""
     resources = container.get("resources") or {}
-    lists = {kind: resources.get(kind) or {} for kind in ("requests", "limits")}
-    return {
-        kind: {name: amount for name, amount in amounts.items() if name in resource_names}
-        for kind, amounts in lists.items()
+    lists = {
+        kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if name in resource_names}
+        for kind in ("requests", "limits")
     }
+    amounts = {kind: amounts for kind, amounts in lists.items() if amounts}
+    return {"resources": amounts} if amounts else {}
 
 
 def _resource_names(container: Raw) -> set[str]:

@@ -281,6 +281,32 @@ def test_a_lost_container_variable_or_mount_is_listed(pod: Raw, target: Target) 
 
 
 @many
+@given(pods(), TARGETS)
+def test_no_field_is_added_that_says_nothing(pod: Raw, target: Target) -> None:
+    """An absent field means the same, so it would make a copy differ for nothing."""
+    assert _empty_fields(rewrite(pod, target)) <= _empty_fields(pod)
+    template = {"metadata": pod["metadata"], "spec": pod["spec"]}
+    assert _empty_fields(group_workload.reserved_template(template, target)["spec"]) <= _empty_fields(pod["spec"])
+    workers = {**pod["spec"], "initContainers": []}
+    waiter = {"name": names.GCS_WAITER, "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}
+    for admitted in (None, {**workers, "initContainers": [waiter]}):
+        reserved = group_workload.reserved_template({**template, "spec": workers}, target, admitted_spec=admitted)
+        assert _empty_fields(reserved["spec"]) <= _empty_fields(workers)
+
+
+def _empty_fields(value: Any, path: str = "") -> set[str]:
+    """The paths, without the indexes of lists, at which an object says no more than an absent field."""
+    items: list[tuple[str, Any]] = []
+    if isinstance(value, dict | list):
+        items = [*value.items()] if isinstance(value, dict) else [("[]", item) for item in value]
+    # An empty selector selects all pods; without one, a term selects none.
+    says_nothing = value is None or value is False or (value in ({}, []) and not path.endswith(".labelSelector"))
+    return ({path} if says_nothing else set[str]()).union(
+        *(_empty_fields(item, f"{path}.{key}") for key, item in items)
+    )
+
+
+@many
 @given(pods(), TARGETS, st.data())
 def test_an_unknown_field_stays(pod: Raw, target: Target, data: st.DataObject) -> None:
     """A new field of Kubernetes works without a new Rayspan, or is rejected in the worker cluster by its name."""
