@@ -194,6 +194,8 @@ DRAIN_MESSAGE: Final = "rayspan: the pod is being stopped"  # Ray's reason for t
 # --- Services and EndpointSlices that we mirror ------------------------------------------------------------------
 DISCOVERY_GROUP: Final = "discovery.k8s.io"
 DISCOVERY_API_VERSION: Final = f"{DISCOVERY_GROUP}/v1"
+RESOURCE_GROUP: Final = "resource.k8s.io"  # of devices by claims (DRA)
+RESOURCE_API_VERSION: Final = f"{RESOURCE_GROUP}/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # other controllers leave such slices alone
 # The value of that label on slices that lead a RayService's requests to remote workers. The Service may have slices of

@@ -1,7 +1,7 @@
 """What Kueue counts for the claims of a pod (DRA), as its WorkerCluster says.
 
 Kueue resolves a claim by a ResourceClaimTemplate of its own cluster, and by `deviceClassMappings` of its configuration
-(docs/upstream.md, "How Kueue counts claims"). The controller may read neither. A group Workload records what was
+(docs/upstream.md, "How Kueue counts claims"). The controller reads neither. A group Workload records what was
 planned for it, so that Kueue's answer can correct it (quota/kueue_answers.py).
 """
 

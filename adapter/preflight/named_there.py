@@ -1,8 +1,9 @@
 """What a WorkerCluster names for its pods (`spec.pods`), looked for in the worker cluster: the names, and the findings.
 
 A pod that names an account, a RuntimeClass or a priority class is dry-run there, because the API server's own admission
-denies one that does not exist, and the account may create pods. Nothing is stored. Claims are read, where the account
-may. No object shows a scheduler, but pods show who scheduled them. `cli/preflight/named_objects` makes the requests.
+denies one that does not exist, and the account may create pods. Nothing is stored. Claims and ResourceClaimTemplates
+are read, where the account may. No object shows a scheduler, but pods show who scheduled them.
+`cli/preflight/named_objects` makes the requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ POD_FIELDS: Final[Mapping[NamedKind, str]] = {
     "priority class": "priorityClassName",
     "scheduler": "schedulerName",
 }
-_NAMESPACED: Final = ("service account", "claim")
+_NAMESPACED: Final = ("service account", "claim", "ResourceClaimTemplate")
 
 
 def named_in_cluster(mapping: PodMapping, namespace: str) -> tuple[NamedThere, ...]:
@@ -50,6 +51,7 @@ def named_in_cluster(mapping: PodMapping, namespace: str) -> tuple[NamedThere, .
     listed: Iterable[tuple[NamedKind, str, Sequence[NamedObject]]] = (
         ("service account", "serviceAccounts", mapping.service_accounts),
         ("claim", "persistentVolumeClaims", mapping.claims),
+        ("ResourceClaimTemplate", "resourceClaimTemplates", mapping.claim_templates),
         ("RuntimeClass", "runtimeClasses", mapping.runtime_classes),
         ("priority class", "priorityClasses", mapping.priority_classes),
         ("scheduler", "schedulers", mapping.schedulers),
@@ -98,7 +100,7 @@ def _unknown_text(cluster: str, namespace: str, unknown: Sequence[NamedAnswer]) 
     parts = [f"{_listed(titles)} ({words})" for words, titles in by_words.items()]
     return (
         f"Whether {' and '.join(parts)} exist in {cluster} for namespace {namespace} could not be seen; a worker waits "
-        "there without a node if its claim or its scheduler is missing."
+        "there without a node if its claim, its ResourceClaimTemplate or its scheduler is missing."
     )
 
 

@@ -11,7 +11,9 @@ from adapter import names
 from adapter.preflight.probe import PathResult
 
 FindingOutcome = Literal["ok", "warning", "failure"]
-NamedKind = Literal["service account", "claim", "RuntimeClass", "priority class", "scheduler"]
+NamedKind = Literal[
+    "service account", "claim", "ResourceClaimTemplate", "RuntimeClass", "priority class", "scheduler"
+]  # fmt: skip
 Presence = Literal["exists", "missing", "unknown"]
 MANAGER = "the manager"  # no WorkerCluster can have this name
 
@@ -40,6 +42,8 @@ NAMESPACE_RIGHTS: Rights = {
     (names.DISCOVERY_GROUP, "endpointslices/restricted"): ("create",),
     (names.VOLCANO_GROUP, "podgroups"): ("create", "get"),
 }
+# Those of worker-tenant.yaml that only a preflight uses: without one, it says what it could not look for.
+PREFLIGHT_RIGHTS: Rights = {(names.RESOURCE_GROUP, "resourceclaimtemplates"): ("get",)}
 
 
 def needed_rights(rights: Rights, head: str, scheduler: str) -> Rights:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from adapter import membership, names
-from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Rights
+from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, PREFLIGHT_RIGHTS, Rights
 from hack.lab.base.paths import REPO
 from hack.testbed import install, progress
 from hack.testbed.clusters import Cluster, condition, wait
@@ -94,7 +94,8 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
     said = rayspan(stage, "join", NAME, "-n", stage.name, "--expires", "2h")
     assert f"WorkerCluster {NAME} is connected.\n" in said and "UTC, in 2 hours. Renew it before" in said
     assert f"Next: DispatchPolicy {stage.name} sends workers there.\n" in said
-    rows = [*allowed(CLUSTER_RIGHTS, "-A"), *allowed(NAMESPACE_RIGHTS, f"-n {stage.name}"), *REFUSED]
+    in_namespace = {**NAMESPACE_RIGHTS, **PREFLIGHT_RIGHTS}
+    rows = [*allowed(CLUSTER_RIGHTS, "-A"), *allowed(in_namespace, f"-n {stage.name}"), *REFUSED]
     assert len(rows) > 30 and wrong(west(stage), ACCOUNT, rows) == []
     assert "has joined as it-joined" in rayspan(stage, "join", "west", code=2)
 

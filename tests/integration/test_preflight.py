@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter import names
 from adapter.objects.placement import PlacementState
@@ -20,6 +21,7 @@ from adapter.preflight.preflight_facts import MANAGER
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO
+from hack.testbed import devices
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.preflights import command, failures, findings, preflight
@@ -181,27 +183,38 @@ def test_what_a_cluster_names_and_does_not_have_is_told(stage: Stage) -> None:
     pods = {
         **{field: [{"name": "a", "as": f"no-{kind}"}] for field, kind in missing.items()},
         "persistentVolumeClaims": [{"name": "models"}],
+        "resourceClaimTemplates": [
+            {"name": f"a-{there}", "as": there, "resources": {"example.com/gpu": 1}} for there in ("no-gpu", "h200")
+        ],
         "schedulers": [{"name": "nobody"}],
     }
+    east.apply(yaml.safe_dump(devices.claim_template(stage.name, "h200")))
     _write_pods(stage, own, pods)
     found = preflight(stage, "--worker-cluster", own, want=0)
     messages = _of_names(found)
+    template = messages.pop(1)
+    assert template == (
+        f"WorkerCluster {own} names no-gpu in spec.pods.resourceClaimTemplates, and namespace {stage.name} there has "
+        "no such ResourceClaimTemplate; create it there, or leave namespace "
+        f"{stage.name} out of the entry's namespaces."
+    )
     for (field, kind), message in zip(missing.items(), messages, strict=False):
         assert message.startswith(f"WorkerCluster {own} names no-{kind} in spec.pods.{field}, and ")
         assert f"no-{kind}" in message.partition(", and ")[2], "the cluster's own words"
     assert messages[3:] == [
         "Whether claim models (the WorkerCluster's account may not get claims) and scheduler nobody (no pod there "
         f"runs by it) exist in {own} for namespace {stage.name} could not be seen; a worker waits there "
-        "without a node if its claim or its scheduler is missing."
+        "without a node if its claim, its ResourceClaimTemplate or its scheduler is missing."
     ]
     exist = condition(stage.manager.get("workerclusters", own), names.NAMES_EXIST)
     assert (exist["status"], exist["reason"]) == ("False", "NamesMissing") and messages[0] in exist["message"]
     assert reachable(stage, own)["status"] == "True"
     checked = [sys.executable, "-m", "adapter", "check", "--kubeconfig", str(stage.manager.kubeconfig)]
     done = subprocess.run(checked, cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
-    assert f"The last preflight found: {messages[0]}" in done.stdout
+    assert f"The last preflight found: {messages[0]} {template}" in done.stdout
 
     _let_read_claims(stage, east)
+    _see_templates_without_a_right(stage, own, pods["resourceClaimTemplates"])
     east.kubectl("-n", stage.name, "create", "serviceaccount", "ray-ksa")
     claims = {"persistentVolumeClaims": [{"name": "models"}]}
     _write_pods(stage, own, {**claims, "serviceAccounts": [{"name": "a", "as": "ray-ksa"}]})
@@ -214,6 +227,26 @@ def test_what_a_cluster_names_and_does_not_have_is_told(stage: Stage) -> None:
     preflight(stage, "--worker-cluster", own, want=0)
     assert not condition(stage.manager.get("workerclusters", own), names.NAMES_EXIST)
     assert reachable(stage, own)["status"] == "True"
+
+
+def _see_templates_without_a_right(stage: Stage, own: str, templates: Any) -> None:
+    """As in a worker cluster whose ClusterRole is older."""
+    east = stage.fleet.workers["east"]
+    role, binding = east.get("clusterroles", names.TENANT_ROLE), "rayspan-worker"
+    older = [rule for rule in role["rules"] if rule["apiGroups"] != [names.RESOURCE_GROUP]]
+    about = {"apiVersion": role["apiVersion"], "kind": "Role", "metadata": {"name": "older", "namespace": stage.name}}
+    east.apply(yaml.safe_dump({**about, "rules": older}))
+    east.delete("rolebinding", binding, stage.name)
+    account = f"{names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}"
+    bind = ("create", "rolebinding", binding, "--role=older", f"--serviceaccount={account}")
+    east.kubectl("-n", stage.name, *bind)
+    _write_pods(stage, own, {"resourceClaimTemplates": templates})
+    (message,) = _of_names(preflight(stage, "--worker-cluster", own, want=0))
+    why = "the WorkerCluster's account may not get ResourceClaimTemplates"
+    told = f"Whether ResourceClaimTemplate no-gpu, ResourceClaimTemplate h200 ({why}) exist in {own} for namespace "
+    assert message.startswith(f"{told}{stage.name} could not be seen; ")
+    exist = condition(stage.manager.get("workerclusters", own), names.NAMES_EXIST)
+    assert (exist["status"], exist["reason"]) == ("Unknown", "NamesNotSeen")
 
 
 def _write_pods(stage: Stage, cluster: str, pods: Any) -> None:

@@ -164,6 +164,9 @@ VIEWER_ROWS: list[Row] = [
     ("get", "secrets/east", "-n rayspan-system", False),
 ]
 WORKER_ROWS: list[Row] = [
+    ("get", "resourceclaimtemplates.resource.k8s.io", "-n default", True),
+    ("list", "resourceclaimtemplates.resource.k8s.io", "-n default", False),
+    ("get", "resourceclaimtemplates.resource.k8s.io", "-n kube-system", False),
     ("list", "clusterqueues.kueue.x-k8s.io", "", True),
     ("patch", "clusterqueues.kueue.x-k8s.io", "", False),
     ("watch", "workloads.kueue.x-k8s.io", "-A", True),

@@ -4,19 +4,24 @@
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from adapter.objects import api_messages
 from adapter.objects.specs import PodMapping
 from adapter.preflight import probe
 from adapter.preflight.named_there import MAX_NAMES, named_in_cluster, trial_pod
-from adapter.preflight.preflight_facts import NamedAnswer, NamedThere
+from adapter.preflight.preflight_facts import NamedAnswer, NamedKind, NamedThere
 from adapter.preflight.probe import ProbeRun
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.resources import CLAIMS, PODS
+from adapter.shell.kube.resources import CLAIM_TEMPLATES, CLAIMS, PODS, Resource
 
 # Of the API server's admission plugins ServiceAccount, RuntimeClass and Priority.
 _MISSING_WORDS: Final = ("not found", "no PriorityClass with name")
+_READ_KINDS: Final[Mapping[NamedKind, tuple[Resource, str]]] = {  # with the word for many of them
+    "claim": (CLAIMS, "claims"),
+    "ResourceClaimTemplate": (CLAIM_TEMPLATES, "ResourceClaimTemplates"),
+}
 _DENIALS: Final = (400, 403, 404, 422)  # of admission; other errors say nothing of the pod
 
 
@@ -36,8 +41,8 @@ async def _find(
     client: Client, run: ProbeRun, entry: NamedThere, plain: dict[str, Any], plain_denial: str
 ) -> NamedAnswer:
     try:
-        if entry.kind == "claim":
-            return await _find_claim(client, run, entry)
+        if entry.kind in _READ_KINDS:
+            return await _read(client, run, entry)
         if entry.kind == "scheduler":
             return await _find_scheduler(client, entry)
         if plain_denial:
@@ -68,14 +73,17 @@ async def _denial(client: Client, run: ProbeRun, pod: dict[str, Any]) -> str:
     return ""
 
 
-async def _find_claim(client: Client, run: ProbeRun, entry: NamedThere) -> NamedAnswer:
+async def _read(client: Client, run: ProbeRun, entry: NamedThere) -> NamedAnswer:
+    resource, plural = _READ_KINDS[entry.kind]
     try:
-        await client.get(CLAIMS.path(run.namespace, entry.name))
+        await client.get(resource.path(run.namespace, entry.name))
     except ApiError as error:
-        if error.not_found:
+        if error.not_found and api_messages.names_object(error.message, entry.name):
             return NamedAnswer(entry, "missing")
+        if error.not_found:
+            return NamedAnswer(entry, "unknown", f"the API server there has no {resource.api_version} {plural}")
         if api_messages.lacks_right(error.message, "get"):
-            return NamedAnswer(entry, "unknown", "the WorkerCluster's account may not get claims")
+            return NamedAnswer(entry, "unknown", f"the WorkerCluster's account may not get {plural}")
         raise
     return NamedAnswer(entry, "exists")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.objects.named_objects import NamedObject
+from adapter.objects.named_objects import NamedClaimTemplate, NamedObject
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.preflight import named_there, probe
@@ -11,6 +11,7 @@ from tests.unit.builders import at, make_condition, make_worker_cluster, stamp
 from tests.unit.preflight.test_evaluation import fleet, shown
 
 FSX = NamedThere("claim", "persistentVolumeClaims", "fsx")
+H200 = NamedThere("ResourceClaimTemplate", "resourceClaimTemplates", "h200")
 KSA = NamedThere("service account", "serviceAccounts", "ray-ksa")
 OF_ALL = NamedThere("RuntimeClass", "runtimeClassName", "gvisor", of_all_pods=True)
 VOLCANO = NamedThere("scheduler", "schedulers", "volcano")
@@ -23,6 +24,10 @@ MAPPING = PodMapping(
         NamedObject(name="again", renamed="ray-worker"),
     ),
     claims=(NamedObject(name="*"), NamedObject(name="models", renamed="fsx")),
+    claim_templates=(
+        NamedClaimTemplate(name="one-gpu", renamed="h200", resources={"example.com/gpu": 1}),
+        NamedClaimTemplate(name="two", namespaces=("elsewhere",), resources={"example.com/gpu": 2}),
+    ),
     runtime_classes=(NamedObject(name="*", renamed="kata"),),
     priority_classes=(NamedObject(name="gold", renamed="high"),),
     schedulers=(NamedObject(name="volcano"),),
@@ -34,6 +39,7 @@ def test_the_names_there_that_count_for_the_namespace_are_looked_for_once() -> N
         NamedThere("service account", "serviceAccountName", "ray-worker", of_all_pods=True),
         KSA,
         FSX,
+        H200,
         NamedThere("RuntimeClass", "runtimeClasses", "kata"),
         NamedThere("priority class", "priorityClasses", "high"),
         VOLCANO,
@@ -68,6 +74,13 @@ def test_a_trial_pod_is_a_plain_one_that_names_the_object() -> None:
             id="a claim",
         ),
         pytest.param(
+            [NamedAnswer(H200, "missing")],
+            "warning",
+            "WorkerCluster east names h200 in spec.pods.resourceClaimTemplates, and namespace demo there has no such "
+            "ResourceClaimTemplate; create it there, or leave namespace demo out of the entry's namespaces.",
+            id="a ResourceClaimTemplate",
+        ),
+        pytest.param(
             [NamedAnswer(OF_ALL, "missing", 'RuntimeClass "gvisor" not found.')],
             "failure",
             "WorkerCluster east names gvisor in spec.pods.runtimeClassName, and that cluster has no such RuntimeClass: "
@@ -78,8 +91,8 @@ def test_a_trial_pod_is_a_plain_one_that_names_the_object() -> None:
             [NamedAnswer(FSX, "unknown", "may not get claims"), NamedAnswer(VOLCANO, "unknown", "no pod runs by it")],
             "warning",
             "Whether claim fsx (may not get claims) and scheduler volcano (no pod runs by it) exist in east for "
-            "namespace demo could not be seen; a worker waits there without a node if its claim or its scheduler is "
-            "missing.",
+            "namespace demo could not be seen; a worker waits there without a node if its claim, its "
+            "ResourceClaimTemplate or its scheduler is missing.",
             id="what could not be looked for is one note",
         ),
         pytest.param(

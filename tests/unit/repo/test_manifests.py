@@ -628,6 +628,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "podgroups", {"create", "get"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "resourceclaimtemplates", {"get"}),
+        (_WORKER_RBAC, "ClusterRole", "rayspan-worker", "resourceclaimtemplates", set()),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workeraccesses", {"get", "list", "delete"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "pods", {"get"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "workerclusters", {"get"}),
@@ -649,7 +651,10 @@ def test_rights_are_exactly_these(path: str, kind: str, name: str, resource: str
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("rayspan-worker", preflight_facts.CLUSTER_RIGHTS), ("rayspan-worker-tenant", preflight_facts.NAMESPACE_RIGHTS)],
+    [
+        ("rayspan-worker", preflight_facts.CLUSTER_RIGHTS),
+        ("rayspan-worker-tenant", {**preflight_facts.NAMESPACE_RIGHTS, **preflight_facts.PREFLIGHT_RIGHTS}),
+    ],
 )
 def test_a_preflight_checks_the_rights_of_the_role(name: str, wanted: Mapping[Any, Any]) -> None:
     rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]
@@ -764,7 +769,7 @@ def test_one_replica_is_always_available_to_take_over() -> None:
             _WORKER_RBAC,
             "ClusterRole",
             "rayspan-worker-tenant",
-            {"workloads", "pods", "configmaps", "services", "endpointslices", "podgroups"},
+            {"workloads", "pods", "configmaps", "services", "endpointslices", "podgroups", "resourceclaimtemplates"},
         ),
     ],
 )
