@@ -19,6 +19,7 @@ from adapter.objects.worker_pod import (
     has_working_ray_node,
     is_deleting,
     is_dispatched,
+    is_planned_slot,
     placement_key,
     slot_cluster,
     slot_of,
@@ -133,43 +134,68 @@ def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tup
 
     `draining`: cluster -> how many workers may be unavailable at once, counting pods that KubeRay has yet to create. A
     pod moves only if its group has a free slot elsewhere. The hosts of a replica move together, even if they are more
-    than may be unavailable, because KubeRay replaces them together. Pods that are not ready move first and do not add
-    to the unavailable workers.
+    than may be unavailable, because KubeRay replaces them together: also those of a replica that lacks a host, which
+    needs slots for all. Pods that are not ready move first and do not add to the unavailable workers.
     """
     serving = _serving_pods(workers)
     free, moving = free_slots(workers, draining), []
     unavailable = (
         min(workers.placement.wanted_workers, workers.desired_workers) - len(serving) - _never_placed(workers, free)
     )
-    placed = Counter(map(replica.replica_key, workers.pods_with_slot))
+    placed = _pods_by_replica(workers.pods_with_slot)
     for hosts in _replicas_to_move(workers, draining, serving):
-        group, count = worker_group_of(hosts[0]), max(len(hosts), placed[replica.replica_key(hosts[0])])
+        group, placed_hosts = worker_group_of(hosts[0]), placed.get(replica.replica_key(hosts[0]), [])
+        count = max(len(hosts), len(placed_hosts), replica.hosts_needed(workers.placement, hosts[0]))
+        own = _own_free_slots(workers, draining, placed_hosts)
         is_serving = key_of(hosts[0]) in serving
-        if free[group] < count or (is_serving and unavailable >= draining[slot_cluster(hosts[0])]):
+        if free[group] + own < count or (is_serving and unavailable >= draining[slot_cluster(hosts[0])]):
             continue
         if is_serving:
             unavailable = max(unavailable, 0) + count
-        free[group] -= count
+        free[group] -= max(count - own, 0)
         moving += [(slot_cluster(pod), workers.remote_pods[key_of(pod)]) for pod in hosts]
     return tuple(moving)
 
 
 def _serving_pods(workers: GangWorkers) -> set[Key]:
     """The pods that take part in the job and are not ending; a replica without one of its hosts takes no part."""
-    ending = {
-        replica.replica_key(pod) for pod in workers.pods if not _is_serving(pod, workers.remote_pods.get(key_of(pod)))
-    }
-    return {key_of(pod) for pod in workers.pods if replica.replica_key(pod) not in ending}
+    serving = set[Key]()
+    for hosts in _pods_by_replica(workers.pods).values():
+        is_whole = len(hosts) >= replica.hosts_needed(workers.placement, hosts[0])
+        if is_whole and all(_is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in hosts):
+            serving.update(map(key_of, hosts))
+    return serving
+
+
+def _pods_by_replica(pods: Iterable[Raw]) -> dict[tuple[str, str, str], list[Raw]]:
+    replicas = dict[tuple[str, str, str], list[Raw]]()
+    for pod in pods:
+        replicas.setdefault(replica.replica_key(pod), []).append(pod)
+    return replicas
 
 
 def _replicas_to_move(workers: GangWorkers, draining: Collection[str], serving: Collection[Key]) -> list[list[Raw]]:
     """The pods in drained clusters by replica, those that do not serve first."""
-    replicas = dict[tuple[str, str, str], list[Raw]]()
+    to_move = list[Raw]()
     for pod in sorted(workers.pods, key=lambda pod: (key_of(pod) in serving, key_of(pod))):
         remote_pod = workers.remote_pods.get(key_of(pod))
         if slot_cluster(pod) in draining and remote_pod is not None and not is_deleting(remote_pod):
-            replicas.setdefault(replica.replica_key(pod), []).append(pod)
-    return list(replicas.values())
+            to_move.append(pod)
+    return list(_pods_by_replica(to_move).values())
+
+
+def _own_free_slots(workers: GangWorkers, draining: Collection[str], hosts: Sequence[Raw]) -> int:
+    """How many slots outside of drained clusters are free for a replica that its own hosts keep from others.
+
+    Two writers may have divided a replica between two clusters.
+    """
+    own = {slot: pod for pod in hosts if (slot := slot_of(pod)) and slot.cluster not in draining}
+    free = set[Slot]()
+    for slot, pod in own.items():
+        if slot not in free and slot.share in workers.admitted_shares and is_planned_slot(workers.placement, pod, slot):
+            block = replica.block_slots(workers.placement, pod, slot)
+            free.update(block if all(each in own or each not in workers.taken_slots for each in block) else ())
+    return len(free)
 
 
 def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:

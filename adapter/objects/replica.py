@@ -37,6 +37,11 @@ def hosts_of(placement: Placement, pod: Raw) -> int:
     return max((part.hosts for _, part in group_shares(placement, worker_group_of(pod))), default=1)
 
 
+def hosts_needed(placement: Placement, pod: Raw) -> int:
+    """How many slots the replica of a pod needs by the plan; 1 for a pod that no label tells to be a host."""
+    return hosts_of(placement, pod) if replica_name(pod) else 1
+
+
 def replica_key(pod: Raw) -> tuple[str, str, str]:
     """Identifies a pod's replica within its gang; a pod of one host is a replica of its own."""
     name = replica_name(pod)

@@ -1,19 +1,22 @@
 """The hosts of a replica leave a drained cluster together, and move together when one of them does not start."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapter import names
 from adapter.actions import PatchPodStatus
 from adapter.gang import start_timeout
 from adapter.gang.drain_order import GangWorkers, free_slots, pods_to_move
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import ShareKey, parse_placement
+from adapter.objects.placement import Share, ShareKey, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.worker_pod import slot_of
+from adapter.objects.worker_pod import slot_cluster, slot_of
 from adapter.objects.workload import parse_workload
 from tests.unit.builders import CHECK, at, make_condition, make_copy, make_placement, make_pod, make_workload, stamp
 from tests.unit.fact_builders import make_gang
@@ -75,6 +78,94 @@ def test_replicas_leave_a_drained_cluster_as_a_whole(
 ) -> None:
     moved = pods_to_move(gathered(pods, going), {"east": at_once})
     assert sorted(facts.key_of(copy)[1] for _, copy in moved) == who
+
+
+@pytest.mark.parametrize(
+    ("pods", "at_once", "who"),
+    [
+        pytest.param([A[0], B[0], *C], 9, ["a0"], id="two halves, and free slots for one replica"),
+        pytest.param([A[0], *B, *C], 1, ["a0"], id="a half is no worker that serves, and leaves before a whole one"),
+        pytest.param([A[0], *B, *C, *D], 9, [], id="a half waits for all slots of a replica, too"),
+        pytest.param([A[0], host("a1", "west0"), *D], 9, ["a0"], id="its own other half is in the only block"),
+        pytest.param(
+            [A[0], host("a1", "west0"), host("c1", "west1"), *D], 9, [], id="the block has another's host, too"
+        ),
+        pytest.param([A[0], host("a1", "west5"), *C, *D], 9, [], id="its other half has no planned slot"),
+    ],
+)
+def test_half_a_replica_leaves_for_the_slots_of_a_whole_one(pods: list[Raw], at_once: int, who: list[str]) -> None:
+    """KubeRay has yet to create the other hosts, and creates whole replicas."""
+    place = replace(PLACE, wanted_workers=6)
+    moved = pods_to_move(gathered(pods, placement=place, desired_workers=6), {"east": at_once})
+    assert sorted(facts.key_of(copy)[1] for _, copy in moved) == who
+
+
+def test_half_a_replica_does_not_leave_for_its_other_half_on_a_share_without_quota() -> None:
+    gang = gathered([A[0], host("a1", "west0"), *D], admitted_shares={ShareKey("east", 1)})
+    assert pods_to_move(gang, {"east": 9}) == ()
+
+
+# Where the hosts of a replica are at first: a cluster, no slot, or not created. Block n is the replica's own.
+WHERE = st.sampled_from([
+    ("east", "east"), ("west", "west"), ("east", ""), ("east", None), ("west", ""), ("west", None),
+    ("east", "west"), ("west", "east"), ("", ""),
+])  # fmt: skip
+
+
+@given(st.lists(st.tuples(WHERE, st.booleans(), st.booleans()), min_size=1, max_size=3), st.integers(1, 4))
+def test_a_drain_ends_whatever_is_half_placed(
+    replicas: list[tuple[tuple[str, str | None], bool, bool]], at_once: int
+) -> None:
+    """West has slots for all replicas. KubeRay replaces a replica of which a host left, as a whole."""
+    pods = [
+        host(f"{'abc'[number]}{index}", where and f"{where}{2 * number + index}", ready=is_ready)
+        for number, (places, *ready) in enumerate(replicas)
+        for index, (where, is_ready) in enumerate(zip(places, ready, strict=True))
+        if where is not None
+    ]
+    for _ in range(2 * len(replicas) + 1):
+        pods = _after_a_step(pods, len(replicas), at_once)
+    assert {slot_cluster(pod) for pod in pods} == {"west"}
+
+
+def _after_a_step(pods: list[Raw], replicas: int, at_once: int) -> list[Raw]:
+    """What leaves east, leaves at once; then the hosts without a slot get those of a free block in west."""
+    size = 2 * replicas
+    place = replace(PLACE, wanted_workers=size, shares=tuple(_resized(share, size) for share in PLACE.shares))
+    workers = gathered(pods, placement=place, desired_workers=size)
+    leaving = {facts.key_of(copy)[1] for _, copy in pods_to_move(workers, {"east": at_once})}
+    in_east = {pod["metadata"]["name"] for pod in pods if slot_cluster(pod) == "east"}
+    moved = {name[0] for name in leaving}
+    assert leaving == {name for name in in_east if name[0] in moved}, "the hosts of a replica leave together"
+    stays = [pod for pod in pods if pod["metadata"]["name"][0] not in moved]
+    new = [host(f"{name}{index}", "") for name in sorted(moved) for index in range(2)]
+    return _with_slots([*stays, *new], replicas)
+
+
+def _with_slots(pods: list[Raw], replicas: int) -> list[Raw]:
+    """Hosts join the block of their replica in west, or a free one; those in west get ready, and are all created."""
+    by_name = dict[str, list[Raw]]()
+    for pod in pods:
+        by_name.setdefault(pod["metadata"]["name"][0], []).append(pod)
+    blocks = {
+        name: slot.index // 2
+        for name, hosts in by_name.items()
+        for slot in map(slot_of, hosts)
+        if slot and slot.cluster == "west"
+    }
+    after = list[Raw]()
+    for name, hosts in by_name.items():
+        if any(slot_cluster(pod) == "east" for pod in hosts):
+            after += hosts
+            continue
+        free = (block for block in range(replicas) if block not in blocks.values())
+        block = blocks[name] if name in blocks else blocks.setdefault(name, next(free))
+        after += [host(f"{name}{index}", f"west{2 * block + index}") for index in range(2)]
+    return after
+
+
+def _resized(share: Share, size: int) -> Share:
+    return replace(share, groups=tuple(replace(part, count=size) for part in share.groups))
 
 
 def test_free_slots_are_those_of_whole_replicas() -> None:
