@@ -1,7 +1,8 @@
 """Compares the manager's CRDs with those of this version: which fields its API server would drop.
 
 An API server drops a field that a CRD does not declare, and reports no error. So a controller that is newer than its
-CRDs would act on a record that lacks what it wrote. The API server publishes the schemas that it has (OpenAPI v3).
+CRDs would act on a record that lacks what it wrote. The API server publishes the schemas that it has (OpenAPI v3),
+that of WorkerAccess only where this component is installed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,8 @@ from adapter.objects.unstructured import Raw, mapping_field, mapping_list, print
 MissingFields = Mapping[str, tuple[str, ...]]  # by kind; a kind without missing fields is left out
 _MAX_FIELDS: Final = 3  # in one sentence
 _MAX_DEPTH: Final = 32
+_FOLDER: Final = "manifests/crds"
+_COMPONENT_FOLDERS: Final = {names.WORKER_ACCESS_KIND: "kustomize/components/worker-access"}
 _KINDS: Final = "x-kubernetes-group-version-kind"
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 _OUR_PARTS: Final = ("spec", "status")  # the API server itself declares the others
@@ -62,9 +65,10 @@ def outdated_text(missing: MissingFields) -> str:
     if not missing:
         return ""
     kinds = "; ".join(f"{kind} lacks {printable_list(fields, _MAX_FIELDS)}" for kind, fields in sorted(missing.items()))
+    folders = sorted({_COMPONENT_FOLDERS.get(kind, _FOLDER) for kind in missing}, reverse=True)
     return (
         "The CRDs in the manager are older than the controller, and its API server drops what they do not declare: "
-        f"{kinds}. Apply the CRDs of this version (manifests/crds)."
+        f"{kinds}. Apply the CRDs of this version ({' and '.join(folders)})."
     )
 
 

@@ -46,6 +46,7 @@ GROUP = (
     "items",
     "properties",
 )
+COMMAND = ("WorkerAccess", "properties", "spec", "properties", "command")
 CLAIMS = ("WorkerCluster", "properties", "spec", "properties", "pods", "properties", "persistentVolumeClaims")
 
 
@@ -57,6 +58,8 @@ CLAIMS = ("WorkerCluster", "properties", "spec", "properties", "pods", "properti
         pytest.param([CLAIMS], {"WorkerCluster": ("spec.pods.persistentVolumeClaims",)}, id="with all beneath it"),
         pytest.param([("DispatchPolicy", "properties", "status")], {"DispatchPolicy": ("status",)}, id="a status"),
         pytest.param([("WorkerCluster",)], {}, id="a kind that is not served"),
+        pytest.param([("WorkerAccess",)], {}, id="the component worker-access is not installed"),
+        pytest.param([COMMAND], {"WorkerAccess": ("spec.command",)}, id="a field of the component's kind"),
     ],
 )
 def test_the_fields_that_an_api_server_would_drop(older: Sequence[Sequence[str]], missing: Raw) -> None:
@@ -78,6 +81,19 @@ def test_an_older_placement_stops_new_jobs_and_the_sentence_says_what_to_do() ->
     assert "; WorkerCluster lacks status.e. Apply" in crd_fields.outdated_text(missing)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "where"),
+    [
+        (["WorkerCluster"], "manifests/crds"),
+        (["WorkerAccess"], "kustomize/components/worker-access"),
+        (["Placement", "WorkerAccess"], "manifests/crds and kustomize/components/worker-access"),
+    ],
+)
+def test_the_sentence_says_where_the_crds_are(kinds: list[str], where: str) -> None:
+    text = crd_fields.outdated_text({kind: ("spec.a",) for kind in kinds})
+    assert text.endswith(f" lacks spec.a. Apply the CRDs of this version ({where}).")
+
+
 def test_other_older_kinds_stop_no_job() -> None:
-    assert crd_fields.record_problem({"WorkerCluster": ("spec.pods.env",)}) == ""
+    assert crd_fields.record_problem({"WorkerCluster": ("spec.pods.env",), "WorkerAccess": ("spec.tty",)}) == ""
     assert crd_fields.record_problem({}) == "" and crd_fields.outdated_text({}) == ""
