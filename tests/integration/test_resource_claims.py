@@ -42,8 +42,16 @@ def mapped(fleet: Clusters) -> Iterator[None]:
 
 @pytest.mark.usefixtures("mapped")
 def test_workers_get_the_devices_that_their_cluster_names(stage: Stage, running: Controller) -> None:
-    """West names no template, so it is passed over. East has quota for two devices: the second job waits for them."""
+    """West names no template, so it is passed over. East has quota for two devices: the second job waits for them.
+
+    So does a job of three workers before Kueue of east has counted any claim: the plan counts it by itself.
+    """
     own = _build(stage, {GPU: 1})
+    _submit(stage, "large", workers=3)
+    wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "the large job waits", running.tail)
+    assert f"{GPU} in flavor {stage.name}: 2 free of 2, one worker needs 1" in _explanation(stage, "large")
+    assert not stage.remote("workloads")["east"], "no share of it asks in vain"
+    stage.manager.delete("raycluster", "large", stage.name)
     _submit(stage, "first", workers=2)
     wait(lambda: stage.running(2), 120, "it runs", lambda: dump(stage, running))
     assert stage.where("first") == f"2 {own}"
