@@ -240,6 +240,9 @@ BACKOFF_FINISHED: Final = "BackoffFinished"  # its reason after a check's Retry 
 STRICT_FIFO: Final = "StrictFIFO"  # of a ClusterQueue's spec.queueingStrategy
 ADMITTED: Final = "Admitted"
 EVICTED: Final = "Evicted"
+# How its reason ends where an admission check stopped the Workload (kueue:apis/kueue/v1beta2/workload_types.go,
+# WorkloadEvictedByAdmissionCheck, also after WorkloadDeactivated).
+CHECK_EVICTION_SUFFIX: Final = "AdmissionCheck"
 FINISHED: Final = "Finished"
 PODS_READY: Final = "PodsReady"
 WAIT_FOR_RECOVERY: Final = "WaitForRecovery"  # its reason once all pods were ready
@@ -447,6 +450,8 @@ class ReasonCode(StrEnum):
     QUOTA_PENDING = "QuotaPending"
     # An admission check of the worker cluster is pending.
     CHECK_PENDING = "AdmissionCheckPending"
+    # An admission check of the worker cluster refused the share. Withdrawing: so the round cannot be admitted now.
+    CHECK_REFUSED = "AdmissionCheckRefused"
     # Withdrawing: shares were not admitted within the reservation timeout.
     RESERVATION_TIMEOUT = "ReservationTimeout"
     # Withdrawing: the workers of the round are not needed any more, or their number changed.
@@ -477,7 +482,8 @@ class EventReason(StrEnum):
     REPLACED = "Replaced"
     # Job: there is no capacity for it, or for some of its workers, yet.
     WAITING = "Waiting"
-    # Job: worker clusters did not admit shares in time; the shares are deleted and planned again.
+    # Job: worker clusters did not admit shares in time, or their admission checks refused them; the shares are deleted
+    # and planned again.
     RESERVATION_TIMEOUT = "ReservationTimeout"
     # Job: its Workload is deactivated for a moment, so that those behind it get its quota.
     DEACTIVATED = "Deactivated"

@@ -24,9 +24,6 @@ from adapter.objects.workload import AdmissionCheckState, Workload
 from adapter.objects.workload import parse_workload as read_workload
 
 _COMPLETE, _FAILED = "Complete", ("Failed", "ValidationFailed")  # of a RayJob's status.jobDeploymentStatus
-# How the reason of each eviction by an admission check ends (kueue:apis/kueue/v1beta2/workload_types.go,
-# WorkloadEvictedByAdmissionCheck, also after WorkloadDeactivated).
-_CHECK_EVICTION_SUFFIX = "AdmissionCheck"
 _DESCRIBE = "See `kubectl describe {}`."
 
 
@@ -151,7 +148,7 @@ def _deactivated_workload(raw: Raw, workload: Workload, where: str) -> Diagnosis
         return Diagnosis("Workload", "Waits", "Requeuing", where, description)
     evicted = condition(raw, names.EVICTED)
     message = as_sentence(str(evicted.get("message") or ""))
-    if str(evicted.get("reason") or "").endswith(_CHECK_EVICTION_SUFFIX):
+    if str(evicted.get("reason") or "").endswith(names.CHECK_EVICTION_SUFFIX):
         return _rejected_job(where, message)
     description = f"It was deactivated (spec.active is false): {message or 'no cause is recorded.'}"
     advice = (

@@ -93,12 +93,18 @@ def _is_wanted(reservation: Reservation, share: Share | None, current: Placement
         current is not None
         and share is not None
         and reservation.placement == current.name
-        and not reservation.ended
+        # A share that an admission check refused is kept until its round is withdrawn, which excludes its cluster.
+        # Another share there would be refused, too.
+        and (not reservation.ended or bool(reservation.refusal))
         # Kueue frees an evicted group's quota when it sees that no pod is active, but the end of the last pod does not
         # trigger it (kueue:pkg/controller/jobframework/reconciler.go). If the quota stays, a preemptor waits for ever.
         # So the share is deleted, and a new one queues behind the preemptor. A share that ran stays wanted: the next
         # plan gives it up, with a reason.
-        and (not reservation.stranded or (runs and (share.single_worker or reservation.round <= current.placed_round)))
+        and (
+            not reservation.stranded
+            or bool(reservation.refusal)
+            or (runs and (share.single_worker or reservation.round <= current.placed_round))
+        )
         and _is_as_planned(reservation, share, current, runs)
     )
 

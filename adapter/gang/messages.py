@@ -101,11 +101,18 @@ def withdrawing_status(
         {
             "cluster": cluster,
             "until": format_time(until),
-            "reason": truncate(f"did not admit in time{text and f': {text}'}", MAX_ITEM_LENGTH),
+            "reason": truncate(describe_exclusion(Reason(cause.code, text)), MAX_ITEM_LENGTH),
         }
         for cluster, text in blocked.items()
     ]
     return status
+
+
+def describe_exclusion(reason: Reason) -> str:
+    """What a cluster did that did not admit a share, for the plans that exclude it."""
+    is_refused = reason.code is names.ReasonCode.CHECK_REFUSED
+    deed = "refused a share" if is_refused else "did not admit in time"
+    return f"{deed}{reason.text and f': {reason.text}'}"
 
 
 def ended_status(placement: Placement, now: datetime, ending: str = "") -> PlacementStatus:

@@ -35,6 +35,8 @@ BORROWS_LATER = Reason(
     "its share is created after those within nominal quota, so that Kueue takes borrowed quota back first",
 )
 NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
+_REFUSED = Reason(names.ReasonCode.CHECK_REFUSED, "An admission check refused a share")
+_SLOW_CHECK = "set spec.reservationTimeout of the DispatchPolicy to longer than the check takes"
 _DEFERRED = (RESERVED_LAST.code, BORROWS_LATER.code)
 
 
@@ -212,9 +214,34 @@ def _podset_update(podset: str, name: str, placement: Placement | None) -> dict[
 def _withdrawn_status(
     placement: Placement, blocked: Mapping[Share, Reason], timeout: timedelta, now: datetime
 ) -> dict[str, object]:
-    requested = messages.reason_by_cluster({s: reason for s, reason in blocked.items() if reason.code not in _DEFERRED})
+    requested = messages.reason_by_cluster(responsible_shares(blocked))
     cause = Reason(names.ReasonCode.RESERVATION_TIMEOUT, f"Not admitted {messages.timeout_text(timeout)}")
-    return messages.withdrawing_status(placement, requested, cause, now + exclusion_duration(placement), now)
+    until = now + exclusion_duration(placement, is_refused=is_refused(blocked))
+    return messages.withdrawing_status(placement, requested, _REFUSED if is_refused(blocked) else cause, until, now)
+
+
+def is_refused(blocked: Mapping[Share, Reason]) -> bool:
+    """Whether an admission check refused one of these shares."""
+    return any(reason.code is names.ReasonCode.CHECK_REFUSED for reason in blocked.values())
+
+
+def responsible_shares(blocked: Mapping[Share, Reason]) -> dict[Share, Reason]:
+    """The blocked shares whose clusters the next plan excludes.
+
+    Where a check refused a share, the others have not had their time.
+    """
+    refused = is_refused(blocked)
+    return {
+        share: with_advice(reason)
+        for share, reason in blocked.items()
+        if (reason.code is names.ReasonCode.CHECK_REFUSED if refused else reason.code not in _DEFERRED)
+    }
+
+
+def with_advice(reason: Reason) -> Reason:
+    """The reason of a share that was not admitted in time, and what would help if its admission check is slow."""
+    is_slow = reason.code is names.ReasonCode.CHECK_PENDING
+    return replace(reason, text=f"{reason.text}; {_SLOW_CHECK}") if is_slow else reason
 
 
 def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None]) -> dict[Share, Reason]:
@@ -249,8 +276,11 @@ def _denial(gang: Gang, share: Share) -> Reason | None:
 def not_admitted_reason(reservation: Reservation) -> Reason:
     if reservation.deleting:
         return Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")
+    if reservation.refusal:
+        return Reason(names.ReasonCode.CHECK_REFUSED, reservation.refusal)
     if reservation.eviction_message:
         return Reason(names.ReasonCode.SHARE_EVICTED, f"its workers were stopped there: {reservation.eviction_message}")
     if reservation.reserved_at is None:
         return Reason(names.ReasonCode.QUOTA_PENDING, reservation.quota_message)
-    return Reason(names.ReasonCode.CHECK_PENDING, "an admission check there is pending")
+    text = reservation.checks_text or "an admission check there is pending"
+    return Reason(names.ReasonCode.CHECK_PENDING, text)

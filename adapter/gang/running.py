@@ -46,6 +46,7 @@ class _LostShares:
     reasons: Mapping[Share, str]
     with_workers: tuple[Share, ...]  # without those that an elastic job's last worker has left
     pods_denied: tuple[Share, ...]  # those whose clusters deny the pods
+    refused: tuple[Share, ...]  # those that an admission check took back, such as one whose nodes were revoked
     message: str  # on lost workers; may be empty
 
     @property
@@ -87,7 +88,7 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
     events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
     if has_started and gang.policy.restarts_on_share_loss and lost.restart_helps:
         text = f"{lost.message} The whole job restarts, because its policy has onShareLost: Restart."
-        denied = _exclusions_of_denials(recorded, lost, now)
+        denied = _exclusions_after_loss(recorded, lost, now)
         record = carry_over.record_exclusions(gang, workload, recorded, denied, now) if denied else None
         return [*events, messages.retry_check(gang, workload, text, record)]
     remaining = [
@@ -101,11 +102,11 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
     if lost.reasons or spare or unusable.shares or timed_out or recorded.withdrawing:
         exclusions = (
             *current_exclusions(recorded, now, gang.policy.start_timeout),
-            *_exclusions_of_denials(recorded, lost, now),
+            *_exclusions_after_loss(recorded, lost, now),
             *scale_up.exclusions_for(recorded, timed_out, now),
         )
         kept_shares = tuple(share for share in remaining if share not in spare and share not in unusable.shares)
-        given_up = len(lost.pods_denied) + bool(timed_out)
+        given_up = len(lost.pods_denied) + len(lost.refused) + bool(timed_out)
         plan = _replan(
             gang, workload, recorded, exclusions, kept_shares, start_timeouts, lost.message, given_up, unusable
         )
@@ -140,13 +141,14 @@ def _lost_shares(gang: Gang, placement: Placement, pending: PendingShares) -> _L
         reasons=lost,
         with_workers=with_workers,
         pods_denied=_shares_denying_pods(gang, placement, lost),
+        refused=tuple(share for share in lost if (reservation := reservations[share]) and reservation.refusal),
         message=_loss_message({share: lost[share] for share in with_workers}),
     )
 
 
-def _exclusions_of_denials(placement: Placement, lost: _LostShares, now: datetime) -> list[Exclusion]:
-    until = now + exclusion_duration(placement)
-    return [Exclusion(share.cluster, until, lost.reasons[share]) for share in lost.pods_denied]
+def _exclusions_after_loss(placement: Placement, lost: _LostShares, now: datetime) -> list[Exclusion]:
+    until = now + exclusion_duration(placement, is_refused=bool(lost.refused))
+    return [Exclusion(share.cluster, until, lost.reasons[share]) for share in (*lost.pods_denied, *lost.refused)]
 
 
 def _replan(

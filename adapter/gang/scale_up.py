@@ -33,9 +33,12 @@ def pending_shares(gang: Gang, current: Placement) -> dict[Share, Reservation | 
 
 
 def _was_admitted(gang: Gang, current: Placement, share: Share, reservation: Reservation | None) -> bool:
-    """Whether a share was ever admitted, even if its cluster is unreachable or has evicted it since."""
+    """Whether a share was ever admitted, even if its cluster is unreachable or has evicted it since.
+
+    Kueue evicts what an admission check refuses, and that was not admitted.
+    """
     return (
-        bool(reservation and (reservation.admitted or reservation.eviction_message))
+        bool(reservation and (reservation.admitted or (reservation.eviction_message and not reservation.refusal)))
         or current.share_key(share) in gang.pods.shares_with_remote_pods
     )
 
@@ -45,21 +48,22 @@ def last_placed_round(current: Placement, pending: PendingShares) -> int:
 
 
 def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, Reason]:
-    """The pending shares that were not admitted in time, with their clusters' reasons."""
+    """The pending shares that were refused, or not admitted in time, with their clusters' reasons."""
     deadlines = _deadlines(gang, current, pending, now)
-    return reserve.blocked_shares(
+    blocked = reserve.blocked_shares(
         gang, {share: reservation for share, reservation in pending.items() if now >= deadlines[share]}
     )
+    return {share: reserve.with_advice(reason) for share, reason in blocked.items()}
 
 
 def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: datetime) -> list[Exclusion]:
     """Exclude the clusters that did not admit shares in time."""
-    until = now + exclusion_duration(current)
-    reasons = messages.reason_by_cluster(timed_out)
-    return [
-        Exclusion(cluster, until, f"did not admit in time{reason and f': {reason}'}")
-        for cluster, reason in reasons.items()
-    ]
+    until = now + exclusion_duration(current, is_refused=reserve.is_refused(timed_out))
+    reasons = dict[str, Reason]()
+    for share, reason in timed_out.items():
+        known = reasons.get(share.cluster)
+        reasons[share.cluster] = known if known and known.text else reason
+    return [Exclusion(cluster, until, messages.describe_exclusion(reason)) for cluster, reason in reasons.items()]
 
 
 def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> list[Action]:
@@ -67,7 +71,8 @@ def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> l
         f"{cluster}: {reason or 'its Kueue did not answer'}"
         for cluster, reason in messages.reason_by_cluster(timed_out).items()
     ]
-    text = f"Not admitted in time, so planned again: {describe_shares(timed_out)}; {'; '.join(parts)}"
+    cause = "Refused" if reserve.is_refused(timed_out) else "Not admitted in time"
+    text = f"{cause}, so planned again: {describe_shares(timed_out)}; {'; '.join(parts)}"
     return emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, sentence(text)) if timed_out else []
 
 

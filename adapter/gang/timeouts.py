@@ -81,9 +81,11 @@ def round_timeout(
     shares take too long, the round is withdrawn before the preempting ones are created, so that nothing is preempted in
     vain.
     """
+    waiting = [reservation for reservation in reservations.values() if reservation and not reservation.admitted]
+    if any(reservation.refusal for reservation in waiting):
+        return timedelta(0)  # its Kueue would ask the check again, and hold the quota meanwhile
     if any(share.preempts and reservation for share, reservation in reservations.items()):
         return gang.policy.reservation_timeout * 2  # whatever Kueue reports first: its victims still hold quota
-    waiting = [reservation for reservation in reservations.values() if reservation and not reservation.admitted]
     # Whether pods of a share have been denied since the plan.
     refused = any(
         reservation is None and dry_run.denied_reason(gang, share) for share, reservation in reservations.items()
@@ -115,13 +117,17 @@ def _filling_timeout(gang: Gang, current: Placement, last: datetime) -> timedelt
     )
 
 
-def exclusion_duration(current: Placement) -> timedelta:
+def exclusion_duration(current: Placement, *, is_refused: bool = False) -> timedelta:
     """How long a cluster that did not admit is excluded: MIN_EXCLUSION to MAX_EXCLUSION, and up to a quarter more.
+
+    It is MAX_EXCLUSION at once where an admission check refused: Kueue's own check of ProvisioningRequests waits a
+    minute before it asks again (kueue:apis/kueue/v1beta2/provisioningrequestconfig_types.go).
 
     The addition differs by gang, so that gangs that failed together do not all return in the same second.
     """
     factor = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
-    return min(_doubled_wait(MIN_EXCLUSION, current.failed_rounds), MAX_EXCLUSION) * factor
+    duration = MAX_EXCLUSION if is_refused else min(_doubled_wait(MIN_EXCLUSION, current.failed_rounds), MAX_EXCLUSION)
+    return duration * factor
 
 
 def start_timeout_exclusion(timeout: timedelta, current: Placement) -> timedelta:

@@ -5,7 +5,7 @@
 rewrite/group_workload.py builds these Workloads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -22,8 +22,12 @@ from adapter.objects.unstructured import (
     is_condition_true,
     key_of,
     label,
+    mapping_field,
+    mapping_list,
     meta,
     parse_number,
+    printable,
+    text_field,
     uid_of,
 )
 from adapter.objects.workload import pods_unready_since
@@ -53,6 +57,8 @@ class Reservation:
     cluster_queue: str = ""  # of its admission
     version: int = 0  # resourceVersion
     eviction_message: str = ""  # its Kueue's message for an eviction; empty while it is not evicted
+    checks_text: str = ""  # the admission checks there that are not Ready, with their messages
+    refusal: str = ""  # how an admission check there refused it; empty: none did
     templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> pod template
     counts: Mapping[str, int] = field(default_factory=dict)  # role -> number of pods
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> assigned flavors
@@ -157,10 +163,40 @@ def parse_reservation(cluster: str, raw: Raw) -> Reservation:
         resource_names=read_names(annotation(raw, names.RESOURCE_NAMES_ANNOTATION)),
         pods_unready_since=pods_unready_since(raw),
         requested_priority=_parse_priority(annotation(raw, names.PRIORITY_ANNOTATION)),
+        checks_text=_describe_checks(_unready_checks(raw)),
+        refusal=_describe_refusal(raw),
         eviction_message=str(condition(raw, names.EVICTED).get("message") or "evicted")
         if is_condition_true(raw, names.EVICTED)
         else "",
     )
+
+
+def _unready_checks(raw: Raw) -> list[Raw]:
+    checks = mapping_list(mapping_field(raw, "status"), "admissionChecks")
+    return [check for check in checks if text_field(check, "state") != names.CHECK_READY]
+
+
+def _describe_check(check: Raw) -> str:
+    state, message = text_field(check, "state") or names.CHECK_PENDING, text_field(check, "message")
+    text = f"AdmissionCheck {printable(text_field(check, 'name'))} there is {printable(state)}"
+    return f"{text}: {clause(message)}" if message else text
+
+
+def _describe_checks(checks: Iterable[Raw]) -> str:
+    return "; ".join(map(_describe_check, checks))
+
+
+def _describe_refusal(raw: Raw) -> str:
+    """How an admission check refused a Workload.
+
+    Kueue evicts it then, and sets its checks back to Pending (docs/upstream.md, "What an admission check refuses").
+    """
+    if is_condition_true(raw, names.EVICTED):
+        evicted = condition(raw, names.EVICTED)
+        is_refused = text_field(evicted, "reason").endswith(names.CHECK_EVICTION_SUFFIX)
+        return clause(text_field(evicted, "message") or "evicted") if is_refused else ""
+    refusing = (names.CHECK_RETRY, names.CHECK_REJECTED)
+    return _describe_checks(check for check in _unready_checks(raw) if text_field(check, "state") in refusing)
 
 
 def anchor_references(raw: Raw) -> list[Raw]:

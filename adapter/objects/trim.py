@@ -26,8 +26,9 @@ _WORKLOAD_STATUS_FIELDS: Final = ("conditions", "admission", "admissionChecks", 
 _WORKLOAD_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "count")
 _GROUP_WORKLOAD_FIELDS: Final = {
     "spec": ("active", "priority", "podSets", "queueName"),
-    "status": ("conditions", "admission"),
+    "status": ("conditions", "admission", "admissionChecks"),
 }
+_GROUP_CHECK_FIELDS: Final = ("name", "state", "message")
 _GROUP_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "resourceUsage", "count")
 _REMOTE_POD_FIELDS: Final = ("nodeName", "overhead", "resources")
 _REMOTE_CONTAINER_FIELDS: Final = ("resources", "restartPolicy")  # for pod_requests.py
@@ -79,7 +80,7 @@ def manager_workload(raw: Raw) -> Raw:
 
 
 def group_workload(raw: Raw) -> Raw:
-    """A group Workload of ours: its podsets, conditions and admission.
+    """A group Workload of ours: its podsets, conditions, admission, and the answers of its admission checks.
 
     Kueue makes each pod of the group an owner of the Workload, up to thousands. Of the owners only the anchor is kept.
     """
@@ -87,7 +88,11 @@ def group_workload(raw: Raw) -> Raw:
     metadata, owners = dict(meta(trimmed)), meta(trimmed).get("ownerReferences")
     if owners:
         metadata["ownerReferences"] = [owner for owner in owners if owner.get("kind") == "ConfigMap"]
-    return {**trimmed, "metadata": metadata, **_with_admission(raw, _GROUP_WORKLOAD_FIELDS, _GROUP_ASSIGNMENT_FIELDS)}
+    parts = dict(_with_admission(raw, _GROUP_WORKLOAD_FIELDS, _GROUP_ASSIGNMENT_FIELDS))
+    if "status" in parts and isinstance(checks := parts["status"].get("admissionChecks"), list):
+        answers = [_keep_fields(item, _GROUP_CHECK_FIELDS) if _is_mapping(item) else item for item in checks]
+        parts["status"] = {**parts["status"], "admissionChecks": answers}
+    return {**trimmed, "metadata": metadata, **parts}
 
 
 def manager_pod(raw: Raw) -> Raw:

@@ -30,6 +30,9 @@ def stamp(seconds: float = 0) -> str:
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+EVICTED_BY_CHECK = "AdmissionCheck"  # the reason of Kueue's eviction for a check that answers Retry
+
+
 def make_condition(kind: str, status: bool = True, *, since: float = 0, **more: Any) -> Raw:
     return {"type": kind, "status": str(status), "lastTransitionTime": stamp(since), **more}
 
@@ -210,10 +213,13 @@ def make_reservation(
     counts: Groups | None = None,
     reserved: float = 0,
     priority: int | None = None,
+    checks: Iterable[Raw] = (),
+    refused: str = "",
 ) -> Raw:
     """A share's group Workload in a worker cluster.
 
     `message` is Kueue's while it waits, `counts` are by role, and since `reserved` it has its quota, or waits for it.
+    `checks` are its admission checks, and `refused` is the message of Kueue's eviction for one of them.
     """
     number, found = round or placement["spec"]["round"], placement["metadata"]
     name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
@@ -239,7 +245,9 @@ def make_reservation(
             "conditions": [
                 make_condition(names.QUOTA_RESERVED, admitted, since=reserved, message=message),
                 *(make_condition(kind) for kind in true),
-            ]
+                *([make_condition(names.EVICTED, reason=EVICTED_BY_CHECK, message=refused)] if refused else []),
+            ],
+            **({"admissionChecks": list(checks)} if checks else {}),
         },
     }
 

@@ -15,6 +15,7 @@ KUEUE = "v0.19.2"
 KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
 KWOK = "v0.8.0"
 CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; Kueue 0.19.2 itself is built with it
+AUTOSCALER = "v0.0.0-20240830133931-adfbe7e45277"  # its ProvisioningRequests alone; what Kueue 0.19.2 is built with
 VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only for the test of the chart
 PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only for the tests of the alerts

@@ -165,7 +165,10 @@ CLUSTER_INVENTORY = Tool(
 )
 """The same."""
 
-UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY)
+AUTOSCALER = Tool("autoscaler", _SHARED, "k8s.io/autoscaler/cluster-autoscaler/apis", versions.AUTOSCALER, {})
+"""The same."""
+
+UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY, AUTOSCALER)
 
 
 def named(name: str) -> Tool:

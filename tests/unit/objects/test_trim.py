@@ -181,6 +181,9 @@ SHARES = {
     "admitted": builders.make_reservation(PLACE, counts={"workers": 4}),
     "evicted": builders.make_reservation(PLACE, conditions=[names.EVICTED], counts={"workers": 4}),
     "over": builders.make_reservation(PLACE, conditions=[names.FINISHED], active=False, deleting=True),
+    "checked": builders.make_reservation(
+        PLACE, admitted=False, checks=[{"name": "a", "state": "Retry", "message": "no", "podSetUpdates": [{}]}]
+    ),
 }
 QUEUE = builders.make_cluster_queue(8, preemption={"withinClusterQueue": "LowerPriority"})
 QUEUE["status"] = {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": "8"}]}]}
@@ -206,6 +209,12 @@ def test_the_pods_among_a_reservations_owners_are_trimmed() -> None:
     left = trim.group_workload(whole)
     assert [owner["kind"] for owner in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
     assert len(whole["metadata"]["ownerReferences"]) == 5001 and "node-" not in str(left)
+
+
+def test_what_a_check_adds_to_pods_is_trimmed() -> None:
+    """Kueue there writes it into the pods."""
+    left = trim.group_workload(_workload(SHARES["checked"], {}))
+    assert left["status"]["admissionChecks"] == [{"name": "a", "state": "Retry", "message": "no"}]
 
 
 LOCAL = make_pod(placement="train", slot="east/1/workers/0", dispatched=True)
@@ -369,6 +378,8 @@ def test_a_trimmed_anchor_keeps_its_metadata() -> None:
         {"spec": {"podSets": 5}, "status": {"admission": 5}},
         {"spec": {"podSets": [5]}, "status": {"admission": {"podSetAssignments": 5}}},
         {"status": {"admission": {"podSetAssignments": [5]}}},
+        {"status": {"admissionChecks": 5}},
+        {"status": {"admissionChecks": [5, {"name": 5, "state": 5, "message": 5}]}},
     ],
 )
 def test_malformed_objects_are_trimmed_without_an_error(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
