@@ -12,13 +12,21 @@ from typing import Any
 
 from adapter.names import EventReason, OrphanReason
 from adapter.objects.past_exclusions import PastExclusions
-from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
+from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, ShareKey
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, truncate, uid_of
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job, PodSet, Workload
 from adapter.rewrite.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class WithheldWorkers:
+    """The workers of shares that were given back, because none of them was created (gang/withheld_workers.py)."""
+
+    pods: frozenset[str] = frozenset()  # manager pods, by uid
+    missing: tuple[GroupShare, ...] = ()  # workers without a manager pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,9 @@ class Plan:
     start_timed_out: bool = False  # so a cluster is excluded
     start_timeouts_before: int = 0  # in earlier attempts
     last_round: int = 0  # the last one that a deleted Placement's shares and pods still use; new rounds follow it
+    withheld_workers: Mapping[str, int] = field(default_factory=dict)  # worker group -> workers that get no slot now
+    newly_withheld: WithheldWorkers | None = None  # from this plan on
+    withheld_for: timedelta = timedelta(0)  # the newly withheld
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,8 @@ def placement_message(gang: Gang, current: Placement, unplaced: Mapping[str, int
         messages.describe_placement(current),
         sum(unplaced.values()),
     )
+    if gang.pods.withheld_workers and not missing:
+        return current.explanation
     if not missing:
         return f"All workers are placed: {where}." if where else "No worker of this job needs to be placed now."
     status = f"{wanted - missing} of {wanted} workers are placed{where and f': {where}'}"

@@ -90,6 +90,8 @@ class PodFacts:
     # The same for a worker whose slot holds quota, but whose remote pod is not created (uncreated_workers.py).
     uncreated_since: Mapping[str, datetime]
     quota_unused_since: datetime | None  # when this process first observed that the gang has unused quota
+    withheld_workers: Mapping[str, int]  # by group; `workers` is without them (withheld_workers.py)
+    withheld_until: datetime | None  # when the first of them are planned again
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,12 @@ class Gang:
         """Wanted workers of each group to place."""
         podsets = self.workload.podsets if self.workload else ()
         return {podset.name: podset.count for podset in podsets if podset.name in self.job.remote_podsets}
+
+    @property
+    def workers_to_place(self) -> Mapping[str, int]:
+        """Wanted workers of each group, without those that are withheld."""
+        withheld = self.pods.withheld_workers
+        return {group: max(count - withheld.get(group, 0), 0) for group, count in self.wanted_workers.items()}
 
     def reservations_of(self, placement: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
         observed = {(r.cluster, r.round): r for r in self.shares.reservations if r.placement == placement.name}

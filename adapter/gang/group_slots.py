@@ -24,7 +24,7 @@ def slots_by_group(
 
 def unplaced_by_group(gang: Gang, slots: Mapping[str, int]) -> dict[str, int]:
     """Count workers without a slot; `slots` are by group."""
-    return {group: max(wanted - slots.get(group, 0), 0) for group, wanted in gang.wanted_workers.items()}
+    return {group: max(wanted - slots.get(group, 0), 0) for group, wanted in gang.workers_to_place.items()}
 
 
 def lacking_slots(
@@ -55,7 +55,7 @@ def surplus_shares(gang: Gang, empty_shares: Iterable[Share], slots: Mapping[str
     remaining, surplus = Counter(slots), list[Share]()
     for share in reversed(list(empty_shares)):
         counts = {group.name: group.count for group in share.groups}
-        if all(remaining[name] - count >= gang.wanted_workers.get(name, 0) for name, count in counts.items()):
+        if all(remaining[name] - count >= gang.workers_to_place.get(name, 0) for name, count in counts.items()):
             surplus.append(share)
             remaining.subtract(counts)
     return tuple(surplus)

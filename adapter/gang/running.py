@@ -24,6 +24,7 @@ from adapter.gang import (
     start_timeout,
     uncreated_workers,
     unused_quota,
+    withheld_workers,
 )
 from adapter.gang.gang_facts import Gang
 from adapter.gang.reserve import blocked_shares, not_admitted_reason, reserve_round
@@ -172,7 +173,19 @@ def _replan(
         short += start_timeouts.unusable_slots.get(placement.share_key(share), Counter())
     message = " ".join(text for text in (loss_message, unusable.message, start_timeouts.message) if text)
     all_exclusions = (*exclusions, *start_timeouts.exclusions, *unusable.exclusions)
-    plan = Plan(workload, placement, all_exclusions, kept_shares, message, given_up, short, bool(texts))
+    plan = Plan(
+        workload,
+        placement,
+        all_exclusions,
+        kept_shares,
+        message,
+        given_up,
+        short,
+        bool(texts),
+        withheld_workers=withheld_workers.withheld_after_plan(gang, unusable.withheld),
+        newly_withheld=unusable.withheld,
+        withheld_for=unusable.withheld_for,
+    )
     return [*events, plan, RequeueAfter(SOON)]
 
 
@@ -192,7 +205,9 @@ def _continue(
     has_new_shares = any(map(placement.is_from_last_plan, placement.active_shares))
     # If the last plan found no shares, but no worker lacks a slot now, the plan's reason for lost workers is outdated.
     # Another plan clears the reason.
-    waits = bool(missing or (placement.lost_reason and not has_new_shares)) and not elastic.has_max_shares(placement)
+    # While workers are withheld, it is their reason.
+    has_outdated_reason = placement.lost_reason and not (has_new_shares or gang.pods.withheld_workers)
+    waits = bool(missing or has_outdated_reason) and not elastic.has_max_shares(placement)
     # Missing shares are created even if this reconcile plans. Where capacity changes all the time, each reconcile
     # plans, and the shares would never be created otherwise.
     creations = scale_up.reserve_pending(gang, workload, recorded, pending, now)
@@ -204,7 +219,7 @@ def _continue(
     recordings = messages.update_status(recorded, status)
     events = _waiting_or_placed_events(gang, workload, recorded, pending, lacking, bool(recordings))
     expiries = [*(exclusion.until for exclusion in exclusions), gang.capacity.deductions_expire_at] if waits else []
-    delays = [at - now for at in (*expiries, start_timeouts.recheck_at) if at]
+    delays = [at - now for at in (*expiries, start_timeouts.recheck_at, gang.pods.withheld_until) if at]
     delays += [RESYNC] if waits or _blocked_clusters(gang, placement) else []
     return [
         *creations,
@@ -300,7 +315,7 @@ def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, Reason]:
 def _running_status(
     gang: Gang, placement: Placement, pending: PendingShares, unplaced: Mapping[str, int], now: datetime
 ) -> dict[str, object]:
-    missing = sum(unplaced.values())
+    missing = sum(unplaced.values()) + sum(gang.pods.withheld_workers.values())
     if pending:
         status = messages.reserving_status(placement, blocked_shares(gang, pending), now)
     elif blocked := _blocked_clusters(gang, placement):

@@ -3,24 +3,26 @@
 The manager cluster may deny a manager pod, or no remote pod may be created for it: it requests more than its share
 holds, a Secret is missing, its worker cluster denies it. Such workers have `workerStartTimeout`, too. After it a gang
 of which all workers must start, and which never ran with all of them, queues again. Any other gang keeps what computes:
-only its shares without a remote pod are deleted, and plans leave out their clusters for a while. They leave out all
-clusters if that has not helped before, or if manager pods are missing. unused_quota.py handles a gang without any
-remote pod, start_timeout.py the remote pods.
+only its shares without a remote pod are deleted, and plans leave out their clusters for a while. If another cluster
+cannot help, did not help before, or manager pods are missing, plans leave out these workers instead, and all clusters
+stay open to the others (withheld_workers.py). unused_quota.py handles a gang without any remote pod, start_timeout.py
+the remote pods.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, RequeueAfter
+from adapter.actions import Action, RequeueAfter, WithheldWorkers
 from adapter.gang import carry_over, drain_order, messages, unused_quota
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.incomplete_gang import is_incomplete
 from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
-from adapter.gang.timeouts import start_timeout_exclusion
+from adapter.gang.timeouts import current_exclusions, start_timeout_exclusion
+from adapter.gang.withheld_workers import workers_to_withhold
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey, describe_shares
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, uid_of
@@ -40,6 +42,8 @@ class UnusableShares:
     shares: tuple[Share, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
     message: str = ""
+    withheld: WithheldWorkers | None = None  # None: another cluster may create them
+    withheld_for: timedelta = timedelta(0)
 
 
 NO_UNUSABLE_SHARES = UnusableShares()
@@ -159,20 +163,49 @@ def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Shar
     unused = [share for share in unused if _is_long_empty(gang, placement.share_key(share), now)]
     waiting = _workers_by_share(workers)
     unusable = [share for share in unused if waiting.get(placement.share_key(share), {NO_MANAGER_POD}) <= overdue]
-    return _build_unusable_shares(gang, placement, unusable, now) if unusable else NO_UNUSABLE_SHARES
+    if not unusable:
+        return NO_UNUSABLE_SHARES
+    may_help = _may_another_cluster_help(gang, placement, unusable, now)
+    return (_exclude_clusters if may_help else _withhold_workers)(gang, placement, unusable, now)
 
 
-def _build_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
-    shortage, reason = _describe_shortage(gang, now), _shortage_reason(gang, now)
+def _may_another_cluster_help(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> bool:
+    """Whether to leave out the clusters of these shares: not if the manager cluster is the cause.
+
+    Nor if another cluster did not help before, or is not there: the gang's other workers may need one of these.
+    """
+    if placement.start_timeouts or NO_MANAGER_POD in _overdue_workers(gang, now):
+        return False
+    excluded = {exclusion.cluster for exclusion in current_exclusions(placement, now, gang.policy.start_timeout)}
+    closed = {share.cluster for share in shares} | excluded | gang.clusters.closed
+    return not closed.issuperset(gang.policy.clusters)
+
+
+def _exclude_clusters(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
+    reason = _shortage_reason(gang, now)
     until = now + start_timeout_exclusion(gang.policy.start_timeout, placement)
-    # Another cluster helps if this one is the cause, and never if the manager cluster is.
-    is_cluster_suspect = not placement.start_timeouts and NO_MANAGER_POD not in _overdue_workers(gang, now)
-    clusters = dict.fromkeys(share.cluster for share in shares) if is_cluster_suspect else gang.policy.clusters
+    clusters = dict.fromkeys(share.cluster for share in shares)
     return UnusableShares(
         tuple(shares),
         tuple(Exclusion(cluster, until, f"workers were not created: {reason}") for cluster in clusters),
-        f"{shortage}, so their capacity was given back ({describe_shares(shares)}): {reason}.",
+        _release_message(gang, shares, now),
     )
+
+
+def _withhold_workers(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
+    assert gang.pods.workers is not None
+    duration = start_timeout_exclusion(gang.policy.start_timeout, placement)
+    text = (
+        f"{_release_message(gang, shares, now)} Capacity is reserved for them again in "
+        f"{duration.total_seconds():.0f}s, or once KubeRay has created other manager pods for them."
+    )
+    withheld = workers_to_withhold(gang.pods.workers, shares)
+    return UnusableShares(tuple(shares), message=text, withheld=withheld, withheld_for=duration)
+
+
+def _release_message(gang: Gang, shares: Sequence[Share], now: datetime) -> str:
+    shortage, reason = _describe_shortage(gang, now), _shortage_reason(gang, now)
+    return f"{shortage}, so their capacity was given back ({describe_shares(shares)}): {reason}."
 
 
 def _workers_by_share(workers: GangWorkers) -> dict[ShareKey, set[str]]:

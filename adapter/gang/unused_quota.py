@@ -37,7 +37,7 @@ def has_unused_quota(gang: Gang) -> bool:
         return False
     shares = placement.active_shares
     workers = gang.pods.workers  # None also while the gang has no manager pod
-    if not (workers.desired_workers if workers else sum(gang.wanted_workers.values())):
+    if not (workers.desired_workers if workers else sum(gang.workers_to_place.values())):
         return False
     if placement.job and (workers is None or workers.head_ready_since):
         return False

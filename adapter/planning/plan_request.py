@@ -82,6 +82,14 @@ class GangRequest:
         return min(self.min_workers, self.workers) if self.mode == "BestEffort" else self.workers
 
 
+def request_without(request: GangRequest, withheld_workers: Mapping[str, int]) -> GangRequest:
+    """A gang's request without its withheld workers, which are counted by group."""
+    if not withheld_workers:
+        return request
+    reduced = (replace(group, count=group.count - withheld_workers.get(group.name, 0)) for group in request.groups)
+    return replace(request, groups=tuple(group for group in reduced if group.count > 0))
+
+
 def remaining_request(
     request: GangRequest,
     kept_shares: Iterable[Share],

@@ -22,6 +22,7 @@ from adapter.planning.plan_request import (
     keeps_a_cluster,
     kept_clusters,
     remaining_request,
+    request_without,
     scale_up_request,
 )
 from adapter.planning.planner import GangPlan
@@ -116,6 +117,7 @@ def request_beside_shares(
     kept_shares: Sequence[Share],
     draining: Collection[str],
     unusable_slots: Mapping[str, int] | None = None,
+    withheld_workers: Mapping[str, int] | None = None,
     *,
     elastic: bool,
 ) -> PlanRequest:
@@ -124,7 +126,8 @@ def request_beside_shares(
     An elastic job grows by whatever fits. A job that must be in one cluster stays in its own, or its workers move
     together if it has to leave that.
     """
-    request, together = plan_request.request, plan_request.request.mode == "SameCluster"
+    request = request_without(plan_request.request, withheld_workers or {})
+    together = request.mode == "SameCluster"
     remaining = remaining_request(request, kept_shares, draining, unusable_slots)
     keeps_cluster = together and keeps_a_cluster(request, remaining, kept_shares, draining)
     if together and not keeps_cluster:
@@ -136,12 +139,14 @@ def request_beside_shares(
     return replace(plan_request, request=grow(request, kept_shares, draining, unusable_slots))
 
 
-def complete_result(request: GangRequest, kept_shares: Iterable[Share]) -> PlanResult:
-    where = describe_shares(kept_shares)
+def complete_result(
+    request: GangRequest, kept_shares: Iterable[Share], withheld_workers: Mapping[str, int] | None = None
+) -> PlanResult:
+    where, workers = describe_shares(kept_shares), "All other workers" if withheld_workers else "All workers"
     return PlanResult(
         request,
         (),
-        GangPlan((), (), f"All workers are placed: {where}." if where else "No worker needs to be placed."),
+        GangPlan((), (), f"{workers} are placed: {where}." if where else "No worker needs to be placed."),
     )
 
 
@@ -212,7 +217,7 @@ def next_placement(
 ) -> Placement:
     """The Placement with the next round, and with the kept shares of earlier rounds.
 
-    The reason why workers lost their slots stays until all workers have a slot again.
+    The reason why workers lost their slots stays until all workers have a slot again, and none is withheld.
     """
     workload, before, runs = action.workload, action.placement, action.kept_shares is not None
     # In another attempt an elastic job starts again; only its round numbers continue.
@@ -220,7 +225,7 @@ def next_placement(
     kept_shares = [replace(share, round=before.round_of(share)) for share in action.kept_shares or ()] if before else []
     lost_reason = (
         (action.lost_reason or (before.lost_reason if before and same_attempt else ""))
-        if result.request.workers
+        if result.request.workers or action.withheld_workers
         else ""
     )
     last_round = max(before.round if before else 0, action.last_round)

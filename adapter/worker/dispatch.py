@@ -217,6 +217,8 @@ def _needs_slot(state: WorkerState) -> bool:
 
 
 def _assign_free_slot(state: WorkerState) -> list[Action]:
+    if withheld_for := state.worker.slots.withheld_for:
+        return [RequeueAfter(withheld_for)]  # the free slots are for workers that may be created
     if free := _free_slot(state):
         return [AssignSlot(state.pod, free.cluster, free)]
     if mismatch := replica.mismatch_reason(state.placement, state.pod):

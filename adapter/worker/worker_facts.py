@@ -5,6 +5,7 @@ shell/observe/worker_observer.py reads them from the stores.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from adapter import names
 from adapter.objects.cluster_clock import ClockOffsets
@@ -45,6 +46,7 @@ class SlotChoiceFacts:
     lost_template_slot: bool  # another pod holds it, so `pod` is without it
     joined: Slot | None = None  # of another host of the pod's replica, beside which the pod belongs
     yields_block: bool = False  # another replica's host is in its block, and goes before
+    withheld_for: timedelta | None = None  # how long it gets no slot, since its last share was given back
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ _GANG = Gang(
         unstartable_since={},
         uncreated_since={},
         quota_unused_since=None,
+        withheld_workers={},
+        withheld_until=None,
     ),
     capacity=CapacityFacts(
         changed_since_plan=False, deductions_expire_at=None, quota_contended_from=None, earlier_jobs_wait=False

@@ -17,7 +17,7 @@ from adapter.admission.policy import (
     worker_lost_timeout,
     worker_start_timeout,
 )
-from adapter.gang import elastic, requeue
+from adapter.gang import elastic, requeue, withheld_workers
 from adapter.gang.cleanup import unwanted_shares
 from adapter.gang.gang_facts import (
     CapacityFacts,
@@ -102,6 +102,7 @@ class GangObserver:
 
     def facts(self, key: Key, now: datetime) -> Gang:
         objects = self._read(key)
+        pods = self._pod_facts(objects, now)
         gang = Gang(
             workload=objects.workload,
             check=objects.check,
@@ -110,8 +111,8 @@ class GangObserver:
             policy=_policy_facts(objects.policy),
             clusters=self._cluster_facts(objects, now),
             shares=self._share_facts(objects, now),
-            pods=self._pod_facts(objects),
-            capacity=self._capacity_facts(objects, now),
+            pods=pods,
+            capacity=self._capacity_facts(objects, pods.withheld_workers, now),
             dry_runs=self._dry_run_facts(objects),
         )
         ending_pods = {share.uid: self._slots.running_remote_pods(share, now) for share in unwanted_shares(gang)}
@@ -232,8 +233,26 @@ class GangObserver:
         rounds = (share.round for share in objects.reservations if share.placement == name)
         return last_round(*rounds, *self._slots.rounds_in_use((objects.workload.namespace, name)))
 
-    def _pod_facts(self, objects: _GangObjects) -> PodFacts:
+    def _pod_facts(self, objects: _GangObjects, now: datetime) -> PodFacts:
         """The facts without the times of waits, which depend on the other facts."""
+        facts, current = self._all_pod_facts(objects), objects.current
+        notes, until = self._transient.withheld_workers(current.uid, now) if current else ((), None)
+        if not (notes and current and facts.workers):
+            return facts
+        wanted = {podset.name: podset.count for podset in objects.podsets}
+        withheld = withheld_workers.withheld_pods(current, facts.workers, notes)
+        counts = withheld_workers.count_withheld(current, facts.workers, notes, wanted)
+        uids = set(map(uid_of, withheld))
+        return replace(
+            facts,
+            has_unplaced_workers=any(self._slots.has_unplaced_pod(p, uids) for p in objects.placements),
+            workers=withheld_workers.without_withheld(facts.workers, withheld, sum(counts.values())),
+            withheld_workers=counts,
+            withheld_until=until,
+        )
+
+    def _all_pod_facts(self, objects: _GangObjects) -> PodFacts:
+        """The facts as if no worker were withheld."""
         slots, current, placements = self._slots, objects.current, objects.placements
         reservations = objects.reservations
         remote = _union(map(slots.shares_of_remote_pods, placements))
@@ -249,16 +268,24 @@ class GangObserver:
             unstartable_since={},
             uncreated_since={},
             quota_unused_since=None,
+            withheld_workers={},
+            withheld_until=None,
         )
 
-    def _capacity_facts(self, objects: _GangObjects, now: datetime) -> CapacityFacts:
+    def _capacity_facts(self, objects: _GangObjects, withheld: Mapping[str, int], now: datetime) -> CapacityFacts:
         uids, settles = [placement.uid for placement in objects.placements], self._transient.replan_at
+        is_outdated = self._replan.is_needed(uids, objects.workload, objects.policy, now)
         return CapacityFacts(
-            changed_since_plan=self._replan.is_needed(uids, objects.workload, objects.policy, now),
+            changed_since_plan=is_outdated or self._are_released(objects.current, withheld),
             deductions_expire_at=min((settles[uid] for uid in uids if uid in settles), default=None),
             quota_contended_from=self._quota_contended_from(objects.workload, objects.check, now),
             earlier_jobs_wait=self._do_earlier_jobs_wait(objects.workload, objects.check, now),
         )
+
+    def _are_released(self, current: Placement | None, withheld: Mapping[str, int]) -> bool:
+        """Whether workers that the last plan left out are not withheld any more."""
+        planned_without = self._transient.planned_without.get(current.uid, {}) if current else {}
+        return any(count > withheld.get(group, 0) for group, count in planned_without.items())
 
     def _dry_run_facts(self, objects: _GangObjects) -> DryRunFacts:
         of_shares, of_plan = objects.dry_runs_of_shares, objects.dry_runs_of_plan

@@ -272,10 +272,11 @@ class SlotObserver:
         cluster_time = self._fleet.clock_offsets([share.cluster], self._manager.clock).time_in(share.cluster, now)
         return tuple(pod for pod in remotes if not has_ended(pod) and not is_overdue_for_deletion(pod, cluster_time))
 
-    def has_unplaced_pod(self, placement: Placement) -> bool:
-        """Whether a living pod has the manager's quota but no slot."""
+    def has_unplaced_pod(self, placement: Placement, withheld: Collection[str] = ()) -> bool:
+        """Whether a living pod other than the withheld ones (uids) has the manager's quota but no slot."""
         return any(
-            state.living and not (state.share or state.waits_for_quota) for state in self._worker_states(placement)
+            state.living and not (state.share or state.waits_for_quota) and uid_of(state.pod) not in withheld
+            for state in self._worker_states(placement)
         )
 
     def unlabelled_hosts(self, placement: Placement) -> str:

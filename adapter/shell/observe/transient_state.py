@@ -2,14 +2,15 @@
 
 After a restart each waiting gang is planned again, and a denied share is requested again. A gang just deactivated loses
 the capacity that it gathered. The wait for a round that was planned by a clock ahead starts again, and so do the
-timeouts of remote pods that are unstartable or not created. An event by which KubeRay rejects a job may be in doubt
-again.
+timeouts of remote pods that are unstartable or not created. Withheld workers are planned again. An event by which
+KubeRay rejects a job may be in doubt again.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from adapter.actions import WithheldWorkers
 from adapter.admission import kuberay_validation
 from adapter.admission.kuberay_validation import ValidationNote
 from adapter.gang import timeouts
@@ -48,6 +49,8 @@ class TransientState:
         # Of each group, how many slots no worker may take, because workers did not start there; as the last plan read
         # them.
         self.unusable_slots: dict[str, Mapping[str, int]] = {}
+        # Of each group, how many workers the last plan left out.
+        self.planned_without: dict[str, Mapping[str, int]] = {}
         # The Workload as it was when deactivated, and the time.
         self.deactivated: dict[str, tuple[Workload, datetime]] = {}
         self.leading_since: datetime | None = None  # None: another process may still write
@@ -61,6 +64,8 @@ class TransientState:
         self._rounds: dict[str, dict[int, float]] = {}  # for a round, by Placement and round
         # Of workers or the gang, by Placement and what for; and the first look since at which they did not wait.
         self._waiting_since: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = {}
+        # The withheld workers of a Placement's shares, each with the end by the monotonic clock.
+        self._withheld: dict[str, list[tuple[float, WithheldWorkers]]] = {}
         self._validations: dict[str, ValidationNote] = {}  # by RayCluster with events
         self._rejected: set[str] = set()  # RayClusters that wait and are rejected by KubeRay
         # By Placement, then by round and cluster.
@@ -79,20 +84,42 @@ class TransientState:
         replan_at: datetime | None,
         independent_since: datetime | None,
         unusable_slots: Mapping[str, int] | None = None,
+        withheld_workers: Mapping[str, int] | None = None,
     ) -> None:
         """Record the plan of a gang, its capacity version, and when to repeat it though nothing changed.
 
         `independent_since` is the time of a plan that found no capacity on its own clusters, whatever other gangs are
-        promised or take. `unusable_slots` are those that the plan did not count, by group.
+        promised or take. `unusable_slots` are those that the plan did not count, by group, and `withheld_workers` those
+        for which it took none.
         """
         self.planned_versions[uid] = version
         for notes, when in (self.replan_at, replan_at), (self.independent_since, independent_since):
             notes.pop(uid, None)
             if when:
                 notes[uid] = when
-        self.unusable_slots.pop(uid, None)
-        if unusable_slots:
-            self.unusable_slots[uid] = unusable_slots
+        for counts, planned in (self.unusable_slots, unusable_slots), (self.planned_without, withheld_workers):
+            counts.pop(uid, None)
+            if planned:
+                counts[uid] = planned
+
+    def withhold_workers(self, uid: str, workers: WithheldWorkers, duration: timedelta) -> None:
+        """Let plans of this Placement leave out these workers for a while."""
+        self._withheld.setdefault(uid, []).append((self._monotonic() + duration.total_seconds(), workers))
+
+    def withheld_workers(self, uid: str, now: datetime) -> tuple[Sequence[WithheldWorkers], datetime | None]:
+        """The withheld workers of a Placement, and when the first of them are planned again by the clock of `now`."""
+        monotonic = self._monotonic()
+        notes = [note for note in self._withheld.pop(uid, ()) if note[0] > monotonic]
+        if not notes:
+            return (), None
+        self._withheld[uid] = notes
+        return [workers for _, workers in notes], now + timedelta(seconds=min(end for end, _ in notes) - monotonic)
+
+    def withheld_for(self, uid: str, pod: str) -> timedelta | None:
+        """For how long a manager pod (uid) of a Placement gets no slot; None if it may have one."""
+        ends = (end for end, workers in self._withheld.get(uid, ()) if pod in workers.pods)
+        remaining = max(ends, default=0.0) - self._monotonic()
+        return timedelta(seconds=remaining) if remaining > 0 else None
 
     def is_outdated(self, uid: str, version: int, since: int) -> bool:
         """Whether something changed that the last plan read.
@@ -231,6 +258,8 @@ class TransientState:
         }
         self.replan_at = {uid: when for uid, when in self.replan_at.items() if uid in placement_uids}
         self.unusable_slots = {uid: slots for uid, slots in self.unusable_slots.items() if uid in placement_uids}
+        self.planned_without = {uid: counts for uid, counts in self.planned_without.items() if uid in placement_uids}
+        self._withheld = {uid: notes for uid, notes in self._withheld.items() if uid in placement_uids}
         self.independent_since = {uid: when for uid, when in self.independent_since.items() if uid in placement_uids}
         self._rounds = {uid: times for uid, times in self._rounds.items() if uid in placement_uids}
         self._waiting_since = {key: since for key, since in self._waiting_since.items() if key[0] in placement_uids}

@@ -150,7 +150,8 @@ class WorkerObserver:
             return SlotChoiceFacts(taken=(), lost_template_slot=lost_template_slot)
         joined, yields_block = self._slots.joined_slot(placement, pod), self._slots.yields_block(placement, pod)
         taken = self._taken_slots(pod, placement, joined, yields_block)
-        return SlotChoiceFacts(taken, lost_template_slot, joined, yields_block)
+        withheld_for = self._transient.withheld_for(placement.uid, uid_of(pod))
+        return SlotChoiceFacts(taken, lost_template_slot, joined, yields_block, withheld_for)
 
     def _creation_facts(self, pod: Raw | None) -> CreationFacts:
         memory = self._transient

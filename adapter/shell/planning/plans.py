@@ -6,6 +6,7 @@ gang before it: a queue may be long, and the same loop renews the Lease. Changes
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -98,9 +99,14 @@ class WaitingGangs:
         )
         if not waiting_gang.is_running or placement is None:
             return plan_request
-        unusable_slots, elastic = self._transient.unusable_slots.get(placement.uid), workload.elastic
+        unusable_slots = self._transient.unusable_slots.get(placement.uid)
         missing = rounds.request_beside_shares(
-            plan_request, placement.active_shares, self._fleet.draining(), unusable_slots, elastic=elastic
+            plan_request,
+            placement.active_shares,
+            self._fleet.draining(),
+            unusable_slots,
+            self._transient.planned_without.get(placement.uid),
+            elastic=workload.elastic,
         )
         return missing if missing.request.workers else None
 
@@ -149,7 +155,9 @@ class WaitingGangs:
                 )
 
     def _lacks_slots(self, workload: Workload, placement: Placement | None, draining: Collection[str]) -> bool:
-        unusable_slots = self._transient.unusable_slots.get(placement.uid, {}) if placement else {}
+        uid, memory = placement.uid if placement else "", self._transient
+        unusable_slots = Counter(memory.unusable_slots.get(uid, {}))
+        unusable_slots.subtract(memory.planned_without.get(uid, {}))  # a withheld worker needs no slot
         return ordering.lacks_slots(workload, placement, draining, unusable_slots)
 
     def _keeps_running(self, workload: Workload) -> bool:
@@ -201,7 +209,14 @@ class GangPlanner:
         policy, _ = self._policies.policy_of(check)
         started_at = asyncio.get_running_loop().time()
         result = await self.plan_gang(
-            workload, check, policy, action.exclusions, now, action.kept_shares, action.unusable_slots
+            workload,
+            check,
+            policy,
+            action.exclusions,
+            now,
+            action.kept_shares,
+            action.unusable_slots,
+            withheld_workers=action.withheld_workers,
         )
         # The time after the plan, because shares are requested only then.
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - started_at))
@@ -233,21 +248,28 @@ class GangPlanner:
         kept_shares: Sequence[Share] | None = None,
         unusable_slots: Mapping[str, int] | None = None,
         unsubmitted: JobObject | None = None,
+        withheld_workers: Mapping[str, int] | None = None,
     ) -> PlanResult:
         """Plan a gang after the gangs before it in planning order; `unsubmitted` is its job if it is in no store.
 
         With `kept_shares` the gang runs, and only its workers that have no slot or must leave their slot are planned.
-        `unusable_slots`: by group, how many slots of the kept shares no worker may take.
+        `unusable_slots`: by group, how many slots of the kept shares no worker may take. `withheld_workers`: by group,
+        how many workers get no slot now.
         """
         plan_request = self._snapshot.plan_request(
             self._snapshot.request_of(workload, check, chosen.policy if chosen else None, unsubmitted), chosen, excluded
         )
         if kept_shares is not None:
             plan_request = rounds.request_beside_shares(
-                plan_request, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic
+                plan_request,
+                kept_shares,
+                self._fleet.draining(),
+                unusable_slots,
+                withheld_workers,
+                elastic=workload.elastic,
             )
             if not plan_request.request.workers:
-                return rounds.complete_result(plan_request.request, kept_shares)
+                return rounds.complete_result(plan_request.request, kept_shares, withheld_workers)
         gangs_before = await self._waiting_gangs.gangs_before(workload, now)
         involved = rounds.involved_clusters(plan_request, gangs_before)
         uncounted = enumerate(self._snapshot.uncounted_shares(workload, now, kept_shares or ()))

@@ -76,6 +76,7 @@ class GangWriter:
             replan_at=replan_at,
             independent_since=now if independent else None,
             unusable_slots=action.unusable_slots,
+            withheld_workers=action.withheld_workers,
         )
         if current is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
@@ -89,6 +90,8 @@ class GangWriter:
                 path, {"metadata": _version_precondition(current), "spec": body["spec"]}
             )
         note_plan(uid_of(raw))
+        if action.newly_withheld:
+            self._transient.withhold_workers(uid_of(raw), action.newly_withheld, action.withheld_for)
         self._manager.placements.put(raw)
         self._record_questions(action.workload, plan.questions)
 

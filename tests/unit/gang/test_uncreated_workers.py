@@ -296,21 +296,25 @@ def test_which_share_is_given_back(workers: GangWorkers, more: Raw, is_given_bac
 @pytest.mark.parametrize(
     ("workers", "waits", "times", "clusters", "seconds"),
     [
-        pytest.param(NONE_IN_WEST, WEST_WAITS, 0, ["west"], 900, id="another cluster may create the workers"),
-        pytest.param(NONE_IN_WEST, WEST_WAITS, 1, ["east", "west"], 1800, id="another cluster did not help before"),
-        pytest.param(NONE_IN_WEST, WEST_WAITS, 5, ["east", "west"], 3600, id="it never helps"),
-        pytest.param(workers_with(E0, E1), since(NO_MANAGER_POD, WEST_IS_EMPTY), 0, ["east", "west"], 900,
+        pytest.param(NONE_IN_WEST, WEST_WAITS, 1, ("east", "west"), 1800, id="another cluster did not help before"),
+        pytest.param(NONE_IN_WEST, WEST_WAITS, 5, ("east", "west"), 3600, id="it never helps"),
+        pytest.param(NONE_IN_WEST, WEST_WAITS, 0, ("west",), 900, id="there is no other cluster"),
+        pytest.param(workers_with(E0, E1), since(NO_MANAGER_POD, WEST_IS_EMPTY), 0, ("east", "west"), 900,
             id="the manager cluster denies the manager pods"),
     ],
 )  # fmt: skip
-def test_which_clusters_are_excluded_and_for_how_long(
-    workers: GangWorkers, waits: Raw, times: int, clusters: list[str], seconds: float
+def test_workers_that_no_cluster_creates_are_withheld_and_close_no_cluster(
+    workers: GangWorkers, waits: Raw, times: int, clusters: tuple[str, ...], seconds: float
 ) -> None:
-    """Otherwise the next plan would take as much capacity again, for workers that are not created either."""
+    """Otherwise the next plan would take as much capacity again, or the gang's other workers would find none."""
     placement = replace(PLACEMENT, start_timeouts=times)
-    found = gang(workers, all_or_nothing=False, uncreated_since=waits, placements=(placement,))
+    found = gang(workers, all_or_nothing=False, uncreated_since=waits, placements=(placement,), clusters=clusters)
     (plan,) = [action for action in decided(found, 900) if isinstance(action, Plan)]
-    assert [(each.cluster, each.until) for each in plan.exclusions] == [(name, at(900 + seconds)) for name in clusters]
+    assert plan.exclusions == () and plan.start_timed_out
+    assert (plan.withheld_workers, plan.withheld_for) == ({"workers": 2}, timedelta(seconds=seconds))
+    refused = {uid_of(each) for each in workers.pods} & {uid_of(W0), uid_of(W1)}
+    assert plan.newly_withheld and plan.newly_withheld.pods == refused
+    assert sum(group.count for group in plan.newly_withheld.missing) == 2 - len(refused)
 
 
 # --- the facts -------------------------------------------------------------------------------------------------------

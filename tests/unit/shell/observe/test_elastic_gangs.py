@@ -219,7 +219,10 @@ class World:
 
     def _plan(self, action: Plan) -> None:
         body, _, _, _ = asyncio.run(self.sight.planning.plan_round(action, NOW))
-        self.sight.memory.planned_versions["uid-of-place"] = self.sight.fleet.capacity_versions.version
+        memory, version = self.sight.memory, self.sight.fleet.capacity_versions.version
+        memory.note_plan("uid-of-place", version, None, None, action.unusable_slots, action.withheld_workers)
+        if action.newly_withheld:
+            memory.withhold_workers("uid-of-place", action.newly_withheld, action.withheld_for)
         if action.placement is None:
             self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
             self.writes += 1
@@ -422,20 +425,57 @@ def test_added_workers_without_a_manager_pod_return_their_shares_and_the_others_
     _wait(world, 890)
     assert world.where == {"east": 4}
     _wait(world, 11)
-    assert (world.where, _excluded(world)) == ({"east": 2}, ["east", "west"])
-    assert any("2 workers of the job were not created in a worker cluster" in text for text in world.said)
+    assert (world.where, _excluded(world)) == ({"east": 2}, [])
+    assert "2 workers of the job were not created in a worker cluster" in world.reason
+    assert world.reason.endswith("All other workers are placed: 2 east.")
     assert world.pods == created
+
+
+def test_a_worker_that_is_lost_later_finds_the_clusters_open_although_others_are_refused() -> None:
+    world, _ = _grown_to_four()
+    _wait(world, 901)
+    _lose_first_share(world)
+    world.rest()
+    assert (world.where, len(world.pods)) == ({"east": 2}, 1), "one share for the lost worker, none for the refused"
+    world.run(most=2)
+    world.pods = [_of_pi(pod, names.DISPATCHED_CONDITION, "Ready") for pod in world.pods]
+    _wait(world, 899)
+    assert world.where == {"east": 2}
+    _wait(world, 2)
+    assert world.where == {"east": 4}, "they are tried again"
+
+
+def test_refused_workers_get_their_slots_once_kuberay_has_created_their_pods() -> None:
+    world, created = _grown_to_four()
+    _wait(world, 901)
+    world.pods = [*created, _of_pi(make_pod("pi-new", placement=world.name, slot=""))]
+    world.rest()
+    assert world.where == {"east": 3}
+    world.pods.append(_of_pi(make_pod("pi-newer", placement=world.name, slot="")))
+    world.rest()
+    assert world.where == {"east": 4}
+
+
+def _lose_first_share(world: World) -> None:
+    """Somebody deletes the share of the job's first worker; KubeRay deletes the worker's pod."""
+    lost = world.pods.pop(0)
+    _, round_, *_ = _slot(lost).split("/")
+    del world.shares["east"][f"{world.name}-{round_}"]
 
 
 def test_added_workers_without_a_remote_pod_are_tried_in_one_other_cluster() -> None:
     world, created = _grown_to_four()
-    for where, excluded in (({"east": 2, "west": 2}, ["east"]), ({"east": 2}, ["east", "west"])):
+    for where in ({"east": 2, "west": 2}, {"east": 2}):
         world.pods = list(created)
         world.run()
         world.pods = [*created, *map(_of_pi, world.pods[2:])]
         world.rest()
         _wait(world, 901)
-        assert (world.where, _excluded(world)) == (where, excluded)
+        assert (world.where, _excluded(world)) == (where, ["east"])
+    assert "Capacity is reserved for them again in 1800s" in world.reason
+    world.pods = created
+    world.rest()
+    assert world.where == {"east": 2, "west": 2}, "their pods are gone, so others may be created"
 
 
 def _grown_to_four() -> tuple[World, list[Raw]]:

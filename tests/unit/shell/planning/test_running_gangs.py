@@ -87,6 +87,19 @@ def test_a_running_gang_that_lacks_workers_is_planned_before_a_younger_one(
     assert workers(plan(sight, young)) == want
 
 
+def test_a_running_gang_whose_workers_are_withheld_takes_nothing_from_a_younger_one() -> None:
+    """The manager cluster refuses their pods, so they could not use the capacity."""
+    sight = Sight({"east": 4, "west": 0})
+    old, young = running("old", 6, created=HOURS_AGO), gang("young", 4)
+    placement = placed(old, HOURS_AGO, west=2)
+    fill(sight.manager.workloads, old, young)
+    fill(sight.manager.placements, placement)
+    uid, version = placement["metadata"]["uid"], sight.fleet.capacity_versions.version
+    sight.memory.note_plan(uid, version, None, None, withheld_workers={"workers": 4})
+    sight.fleet.capacity_versions.mark_all_changed()
+    assert workers(plan(sight, young)) == {"east": 4}
+
+
 def test_a_running_gang_whose_worker_group_has_no_share_is_planned_before_a_younger_one() -> None:
     """Its spare slots are of another group, and there is capacity for either gang."""
     sight = Sight({"east": 4, "west": 0})

@@ -1,7 +1,9 @@
 """Every write for a gang has a precondition: an admitted share, a Placement's version, the pods of a share."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from adapter.actions import (
     RetargetPlacement,
     SetCheck,
     UpdatePlacementStatus,
+    WithheldWorkers,
 )
 from adapter.objects.past_exclusions import PastExclusions, parse_past_exclusions
 from adapter.objects.placement import PlacementState, parse_placement
@@ -195,6 +198,19 @@ async def test_a_plan_records_the_slots_in_which_workers_did_not_start() -> None
     action = Plan(parse_workload(WORK), current, (), current.shares, unusable_slots={"workers": 1})
     sight = await do(Server(lists=[says(STANDS)]), action)
     assert sight.memory.unusable_slots == {current.uid: {"workers": 1}}
+
+
+async def test_a_plan_records_the_workers_that_it_withholds() -> None:
+    """No object shows them. They are planned again when their time is over."""
+    current, refused = parse_placement(STANDS), WithheldWorkers(frozenset({"uid-of-pod"}))
+    action = Plan(parse_workload(WORK), current, (), (), withheld_workers={"workers": 1}, newly_withheld=refused)
+    memory = (await do(Server(lists=[says(STANDS)]), replace(action, withheld_for=timedelta(minutes=1)))).memory
+    assert memory.planned_without == {current.uid: {"workers": 1}}
+    (noted,), until = memory.withheld_workers(current.uid, builders.START)
+    assert noted == refused and until and until > builders.START
+    assert memory.withheld_for(current.uid, "uid-of-pod") and not memory.withheld_for(current.uid, "uid-of-other")
+    memory._monotonic = lambda: time.monotonic() + 61
+    assert memory.withheld_workers(current.uid, builders.START) == ((), None)
 
 
 async def test_a_placement_of_another_slice_is_replanned() -> None:
