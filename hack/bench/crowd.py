@@ -25,6 +25,7 @@ from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.rate_limit import TokenBucket
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.events import EventRecorder
 from hack.bench import crowdinput, promises
@@ -112,6 +113,7 @@ class Stand:
             EventRecorder(manager.client),
         )
         self.waker = EventHandlers(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.replan_check)
+        self.waker._enqueue._wake_limit = TokenBucket(1, 0.0)  # each change is measured, also those of one moment
         self.looks = Reconciler(
             manager=manager,
             fleet=fleet,

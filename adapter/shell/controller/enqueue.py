@@ -1,6 +1,13 @@
-"""Enqueues keys with their delays. event_handlers.py decides which keys."""
+"""Enqueues keys with their delays. event_handlers.py decides which keys.
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+A change of capacity concerns every gang that waits. Any tenant may cause such changes, as fast as pods come and go. So
+the waiting gangs are gone through at a bounded rate, and one key stands for all changes meanwhile: nothing is lost,
+because the versions of the capacity are counted at once.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from typing import Literal
 
 from adapter import names
 from adapter.objects.placement import gang_name_of
@@ -14,16 +21,22 @@ from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.planning_order import aged_workload, order_key
 from adapter.shell.observe.replan import ReplanCheck
+from adapter.shell.rate_limit import TokenBucket
 from adapter.shell.supervise import read_each
 
 QueueKey = tuple[str, str, str]  # kind, namespace, name
 GANG, POD, CLUSTER, CHECK, POLICY, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "policy", "queue", "anchor"
 SERVICE, NAMESPACE = "service", "namespace"  # of an incomplete namespace: its ended gangs
+WAKE = "wake"  # of no object: gangs that wait
 # The delay after changes that come in bursts: a starting pod changes its status several times within a fraction of a
 # second. KubeRay and people act on a scale of seconds.
 BURST_SECONDS = 0.3
 # The delay after changes of capacity: Kueue updates its counters in bursts, and every plan reads all queues.
 CAPACITY_SECONDS = 0.5
+# How often the waiting gangs may be gone through: for so many changes in a row, then once in CAPACITY_SECONDS.
+WAKE_BURST = 10
+# The gangs whose last plan a change has outdated, or all that wait.
+WokenGangs = Literal["outdated", "waiting"]
 
 
 class Enqueuer:
@@ -31,6 +44,7 @@ class Enqueuer:
         self, queue: WorkQueue[QueueKey], manager: ManagerCache, fleet: Fleet, replan_check: ReplanCheck
     ) -> None:
         self._queue, self._manager, self._fleet, self._replan_check = queue, manager, fleet, replan_check
+        self._wake_limit = TokenBucket(WAKE_BURST, CAPACITY_SECONDS)
 
     def single_key(self, kind: str, namespace: str, name: str, delay: float = 0.0) -> None:
         self._queue.add((kind, namespace, name), delay)
@@ -121,28 +135,40 @@ class Enqueuer:
     def gangs_after_capacity_change(self) -> None:
         """Enqueue the gangs affected by a change that any plan may read."""
         self._fleet.capacity_versions.mark_all_changed()
-        self._concerned_gangs(self._replan_check.is_affected)
+        self._wake_soon("outdated")
 
     def gangs_after_usage_change(self, tree: CohortTree) -> None:
         """Enqueue the gangs affected by a usage change in a worker cluster's cohort tree."""
         self._fleet.capacity_versions.mark_tree_changed(tree)
-        self._concerned_gangs(self._replan_check.is_affected)
+        self._wake_soon("outdated")
 
     def gangs_after_promise_change(self) -> None:
         """Enqueue the gangs affected when other gangs are promised different capacity or ordered differently."""
         self._fleet.capacity_versions.mark_promises_changed()
-        self._concerned_gangs(self._replan_check.is_affected)
+        self._wake_soon("outdated")
 
     def waiting_gangs(self) -> None:
-        self._concerned_gangs(lambda _: True)
+        self._wake_soon("waiting")
 
-    def _concerned_gangs(self, concerned: Callable[[Raw], bool]) -> None:
-        """Enqueue gangs in scheduling order: each plan then sees the plans before it."""
+    def _wake_soon(self, which: WokenGangs) -> None:
+        if delay := self.wake_gangs(which):
+            self.single_key(WAKE, "", which, delay)
+
+    def wake_gangs(self, which: WokenGangs) -> float | None:
+        """Enqueue gangs in scheduling order: each plan then sees the plans before it.
+
+        Returns after how many seconds to do so if that is too early now.
+        """
+        if delay := self._wake_limit.take_or_delay(time.monotonic()):
+            return delay
         draining = self._fleet.draining()
         concerned_flags = read_each(
             "wake",
             self._manager.placements,
-            lambda placement: self._wants_capacity(placement, draining) and concerned(placement),
+            lambda placement: (
+                self._wants_capacity(placement, draining)
+                and (which == "waiting" or self._replan_check.is_affected(placement))
+            ),
         )
         gangs = [_gang_of(placement) for placement, is_concerned in concerned_flags if is_concerned]
         workloads = [raw for key in gangs if (raw := self._manager.gang_workload(key))]
@@ -152,6 +178,7 @@ class Enqueuer:
         # Gangs without a readable Workload come last.
         for namespace, name in dict.fromkeys([*ordered, *gangs]):
             self.single_key(GANG, namespace, name, CAPACITY_SECONDS)
+        return None
 
     def _wants_capacity(self, placement: Raw, draining: Collection[str]) -> bool:
         workload = self._manager.gang_workload(_gang_of(placement))

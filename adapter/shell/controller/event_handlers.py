@@ -56,6 +56,7 @@ from adapter.shell.controller.enqueue import (
     SERVICE,
     Enqueuer,
     QueueKey,
+    WokenGangs,
 )
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube.store import ChangeHandler, Store
@@ -228,6 +229,10 @@ class EventHandlers:
         While it waits for that, it takes no capacity. Nor does a gang whose job KubeRay rejects.
         """
         self._enqueue.gangs_after_promise_change()
+
+    def wake_gangs(self, which: WokenGangs) -> float | None:
+        """Enqueue the gangs that changes of capacity concern; returns the delay of a requeue if it is too early."""
+        return self._enqueue.wake_gangs(which)
 
     def on_kueue_answer(self, cluster: str, queue: str) -> None:
         """Enqueue the gangs of a cohort tree after Kueue has shown what it counts of a pod's requests."""

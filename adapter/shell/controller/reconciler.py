@@ -18,7 +18,18 @@ from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import measurements
-from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, NAMESPACE, POD, POLICY, SERVICE, QueueKey
+from adapter.shell.controller.enqueue import (
+    ANCHOR,
+    CHECK,
+    CLUSTER,
+    GANG,
+    NAMESPACE,
+    POD,
+    POLICY,
+    SERVICE,
+    WAKE,
+    QueueKey,
+)
 from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.plan_queue import PlanQueue
 from adapter.shell.controller.workqueue import Postpone
@@ -61,6 +72,8 @@ class Reconciler:
         kind, namespace, name = key
         metrics.RECONCILES.labels(kind).inc()
         log.debug("looking at %s %s/%s", kind, namespace, name)
+        if kind == WAKE:
+            return self.event_handlers.wake_gangs("waiting" if name == "waiting" else "outdated")
         try:
             return await self._dispatch_key(kind, namespace, name)
         except (ApiError, Unreachable) as trouble:

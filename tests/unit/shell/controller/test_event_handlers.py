@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.unstructured import Key, controller_uid, key_of
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import gang_key, parse_workload
+from adapter.planning import ordering
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import enqueue, event_handlers
@@ -28,9 +30,11 @@ from adapter.shell.controller.enqueue import (
     POLICY,
     QUEUE,
     SERVICE,
+    WAKE,
     QueueKey,
 )
 from adapter.shell.controller.event_handlers import EventHandlers
+from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube.store import Store
 from adapter.shell.observe.dispatch_policies import PolicyObserver
@@ -1300,6 +1304,39 @@ async def test_the_order_of_a_gang_is_that_of_its_newest_version(bench: Bench) -
     bench.queue.added.clear()
     bench.handlers.on_order_changed()
     assert [key for key in bench.queue.added if key in keys] == keys[::-1]
+
+
+async def test_a_burst_of_changes_goes_through_other_tenants_gangs_a_few_times(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any tenant's pods change the usage of a ClusterQueue, as fast as they come and go. The last change counts."""
+    now, visits = 1000.0, 0
+    wants_capacity = ordering.wants_capacity
+
+    def count_visit(*facts: Any) -> bool:
+        nonlocal visits
+        visits += 1
+        return wants_capacity(*facts)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(ordering, "wants_capacity", count_visit)
+    works = [make_workload(name=f"waits-{number}") for number in range(100)]
+    bench.manager.workloads.replace(works)
+    bench.manager.placements.replace([make_placement(work, shares={}) for work in works])
+    for number in range(1000):
+        usages = (make.make_cluster_queue(2000, used=number + step) for step in (0, 1))
+        bench.handlers.on_capacity("east", *usages)
+        now += 0.001
+    assert visits <= (enqueue.WAKE_BURST + 1 / CAPACITY_SECONDS) * len(works)
+    assert bench.fleet.capacity_versions.version >= 1000
+    assert 0 < bench.queue.added[WAKE, "", "outdated"] <= CAPACITY_SECONDS
+    nobody = cast(Any, None)
+    reconciler = Reconciler(*[bench.manager, *[nobody] * 9, bench.handlers])
+    assert await reconciler.reconcile((WAKE, "", "outdated")), "it is too early"
+    bench.queue.added.clear()
+    now += CAPACITY_SECONDS
+    assert await reconciler.reconcile((WAKE, "", "outdated")) is None
+    assert bench.enqueued() == {(GANG, NAMESPACE, f"waits-{number}") for number in range(100)}
 
 
 # --- Services --------------------------------------------------------------------------------------------------------

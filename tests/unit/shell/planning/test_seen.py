@@ -23,6 +23,7 @@ from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.transient_state import PLAN_VALID_FOR
 from adapter.shell.planning.plans import GangPlanner, PlannedRound
+from adapter.shell.rate_limit import TokenBucket
 from tests.unit import builders
 from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_local_queue, make_template
@@ -60,6 +61,7 @@ class World:
             fill(member.cluster_queues, *(self._cluster_queue(name, queue, 0) for queue in (OWN, MATE, OTHER)))
         manager, seen = self.sight.manager, self.sight.facts.replan_check
         self.waker = EventHandlers(cast(WorkQueue[QueueKey], self.queue), manager, self.sight.fleet, seen)
+        self.waker._enqueue._wake_limit = TokenBucket(1, 0.0)
         for store, handle in self.waker.store_handlers():
             store.set_handler(handle)
 
