@@ -65,7 +65,9 @@ def delete_placements(gang: Gang, workload: Workload, placements: Sequence[Place
 def record_before_deletion(
     gang: Gang, workload: Workload, placements: Sequence[Placement], now: datetime
 ) -> list[Action]:
-    """Record the exclusions of ended attempts; empty once that is done, or if there are none."""
+    """Record the exclusions of ended attempts; empty once that is done or denied, or if there are none."""
+    if gang.job.record_denied:
+        return []
     exclusions = _exclusions_of(gang, placements, now)
     recorded = {exclusion.cluster: exclusion.until for exclusion in _past_exclusions(gang, workload, now)}
     if all(_is_recorded(exclusion, recorded, now) for exclusion in exclusions[:MAX_CLUSTERS]):

@@ -44,6 +44,7 @@ _GANG = Gang(
         start_warning="",
         portability_warning="",
         waiting_warning="",
+        record_denied=False,
     ),
     policy=PolicyFacts(
         reservation_timeout=timedelta(seconds=30),

@@ -188,6 +188,7 @@ class GangObserver:
             if workload and _is_pending(workload, check)
             else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
+            record_denied=bool(workload and self._transient.is_record_denied(workload.uid)),
         )
 
     def _unlabelled_hosts(self, objects: _GangObjects) -> str:

@@ -36,6 +36,10 @@ PLAN_VALID_FOR = RESYNC
 WAIT_REMEMBERED_FOR = timedelta(seconds=60)
 
 
+# How long the manager cluster's denial of a record counts, before it is tried again.
+DENIAL_REMEMBERED_FOR = timedelta(minutes=10)
+
+
 class TransientState:
     """Notes by uid: on Placements, shares, worker pods and deactivated gangs."""
 
@@ -59,6 +63,7 @@ class TransientState:
         self.created_pods: set[str] = set()  # manager pods whose remote pods were created
         self.unanswered_pods: set[str] = set()  # manager pods whose create requests got no answer
         self.creations_in_flight = 0
+        self._denied_records: dict[str, float] = {}  # Workloads that may not be annotated, and until when that counts
         self.undeleted_shares: dict[str, str] = {}  # shares whose deletion was denied, and why
         # When a wait began, by the monotonic clock.
         self._rounds: dict[str, dict[int, float]] = {}  # for a round, by Placement and round
@@ -212,6 +217,15 @@ class TransientState:
         """Record a deactivated gang, because its Workload loses the fields by which it is planned."""
         self.deactivated = {uid: note for uid, note in self.deactivated.items() if now - note[1] < REACTIVATED_WITHIN}
         self.deactivated[workload.uid] = workload, now
+
+    def note_record_denied(self, workload: str) -> None:
+        """Record that the manager cluster denies what an attempt records on its Workload (uid)."""
+        monotonic = self._monotonic()
+        self._denied_records = {uid: until for uid, until in self._denied_records.items() if until > monotonic}
+        self._denied_records[workload] = monotonic + DENIAL_REMEMBERED_FOR.total_seconds()
+
+    def is_record_denied(self, workload: str) -> bool:
+        return self._denied_records.get(workload, 0.0) > self._monotonic()
 
     def note_share_refused(self, placement: Placement, cluster: str, reason: str) -> None:
         self._share_refusals.setdefault(placement.uid, {})[placement.round, cluster] = reason

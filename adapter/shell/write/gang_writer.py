@@ -6,6 +6,7 @@ the write, also after a crash, changes nothing more. A share's PodGroup is delet
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
@@ -43,8 +44,12 @@ from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.planning.plans import GangPlanner
 from adapter.shell.write.create_object import create_or_get
 
+log = logging.getLogger(__name__)
+
 # Half of a client's parallel requests, to leave the rest for pod creation.
 DELETIONS_AT_ONCE = PARALLEL_REQUESTS // 2
+# The statuses of a denial by rights, webhooks, policies or validation.
+_DENIALS = (400, 403, 413, 422)
 
 
 class GangWriter:
@@ -221,11 +226,22 @@ class GangWriter:
         await self._write_past_exclusions(action.workload, action.past_exclusions)
 
     async def _write_past_exclusions(self, workload: Workload, past_exclusions: PastExclusions) -> str:
-        """Write the annotation; returns the Workload's version after that."""
+        """Write the annotation; returns the Workload's version after that.
+
+        A denial is noted, and then blocks no other action: the job must not keep its quota for the sake of a record.
+        """
         annotations = {names.PAST_EXCLUSIONS_ANNOTATION: format_past_exclusions(past_exclusions)}
         metadata = {"uid": workload.uid, "resourceVersion": workload.resource_version, "annotations": annotations}
         path = resources.WORKLOADS.path(workload.namespace, workload.name)
-        raw = await self._manager.client.merge_patch(path, {"metadata": metadata})
+        try:
+            raw = await self._manager.client.merge_patch(path, {"metadata": metadata})
+        except ApiError as refusal:
+            if refusal.status not in _DENIALS or refusal.is_conflict:
+                raise
+            text = "Workload %s/%s: which clusters its next attempt leaves out is not recorded: %s"
+            log.warning(text, workload.namespace, workload.name, refusal)
+            self._transient.note_record_denied(workload.uid)
+            return workload.resource_version
         self._manager.workloads.put(raw)
         return str(meta(raw).get("resourceVersion") or "")
 

@@ -106,6 +106,14 @@ def test_no_placement_is_deleted_before_its_exclusions_are_recorded(raw: Raw) ->
     assert not any(isinstance(action, RecordExclusions) for action in actions)
 
 
+def test_a_placement_is_deleted_although_the_record_of_its_exclusions_is_denied() -> None:
+    workload = parse_workload(make_workload(reserved=None))
+    found = make_gang(workload=workload, check=CHECK, placements=(ended_placement(),), record_denied=True)
+    actions = decide(found, at(1001))
+    assert any(isinstance(action, DeletePlacement) for action in actions)
+    assert not any(isinstance(action, RecordExclusions) for action in actions)
+
+
 def test_a_restart_after_a_lost_share_knows_which_cluster_denied_pods() -> None:
     found = gang(
         None,

@@ -24,6 +24,7 @@ from adapter.actions import (
 from adapter.objects.past_exclusions import PastExclusions, parse_past_exclusions
 from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.reservation import parse_reservation
+from adapter.objects.unstructured import key_of
 from adapter.objects.workload import parse_workload
 from adapter.rewrite.dry_run_pod import DryRunResult
 from adapter.shell.kube.client import ApiError, Unreachable
@@ -31,7 +32,7 @@ from adapter.shell.write import gang_writer
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_target, make_workload
-from tests.unit.stores import Sight, make_template
+from tests.unit.stores import Sight, fill, make_template
 
 WORK = make_workload()
 PLACE = make_placement(WORK)
@@ -114,6 +115,30 @@ async def test_exclusions_are_recorded_before_the_check_by_the_workloads_version
     assert (metadata["uid"], metadata["resourceVersion"]) == (work.uid, work.resource_version)
     assert parse_past_exclusions(metadata["annotations"][names.PAST_EXCLUSIONS_ANNOTATION]) == past
     assert check.body["metadata"]["resourceVersion"] == "8"
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_a_record_that_is_denied_holds_up_no_check(status: int) -> None:
+    """A webhook may deny annotations for ever; the job would keep its quota, and nothing would run."""
+    server, past = Server(lists=[refuses(status), says(WORK)]), PastExclusions({"west": builders.at(60)}, 1)
+    work = parse_workload(WORK)
+    sight = await do(server, SetCheck(work, builders.CHECK, names.CHECK_RETRY, "again", past_exclusions=past))
+    _, check = server.asked
+    assert check.body["metadata"]["resourceVersion"] == work.resource_version
+    assert sight.memory.is_record_denied(work.uid) and not sight.memory.is_record_denied("uid-of-another")
+    fill(sight.manager.workloads, WORK)
+    gangs = sight.facts.gang_observer
+    assert gangs.facts(key_of(WORK), builders.START).job.record_denied
+    sight.memory._monotonic = lambda: time.monotonic() + 601
+    assert not gangs.facts(key_of(WORK), builders.START).job.record_denied, "it is tried again"
+
+
+@pytest.mark.parametrize(("status", "reason"), [(409, "Conflict"), (503, "ServiceUnavailable")])
+async def test_a_record_that_failed_for_a_moment_is_tried_again_before_the_check(status: int, reason: str) -> None:
+    server, past = Server(lists=[refuses(status, reason)]), PastExclusions({"west": builders.at(60)}, 1)
+    with pytest.raises((ApiError, Unreachable)):
+        await do(server, SetCheck(parse_workload(WORK), builders.CHECK, names.CHECK_RETRY, "", past_exclusions=past))
+    assert not [request for request in server.asked if request.path.endswith("/status")]
 
 
 STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
