@@ -9,7 +9,7 @@ is read in a worker cluster: our account may not read Secrets there, and an obje
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -21,7 +21,7 @@ from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.copied_objects import SourceObject
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_reserved_workload
+from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube.client import ApiError, Unreachable
@@ -56,7 +56,17 @@ class JobCopies:
     sources: dict[Reference, SourceObject] = field(default_factory=dict)
     owners: dict[Reference, list[Raw]] = field(default_factory=dict)  # as they were written last
     due_times: dict[Reference, float] = field(default_factory=dict)  # monotonic time of the next write
+    # What counts for the job's limit, and the monotonic time at which a pod last requested it.
+    counted: dict[Reference, float] = field(default_factory=dict)
+    recount_at: float = 0.0  # monotonic time
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def drop_unused(self, used: Collection[Reference], since: float) -> None:
+        """Count only what pods use, or requested since then. The other copied objects count for the namespace."""
+        self.counted = {reference: at for reference, at in self.counted.items() if reference in used or at > since}
+        absent = [reference for reference, version in self.versions.items() if version == _NO_VERSION]
+        for reference in set(absent) - self.counted.keys():
+            del self.versions[reference]
 
 
 class ObjectCopier:
@@ -78,7 +88,7 @@ class ObjectCopier:
         copies = self._copies_of(cache, pod)
         async with copies.lock:  # other pods of the job wait for the same objects
             cache.require_reachable()
-            if reason := copied_objects.over_limit_reason({*copies.versions, *wanted}, copies.sources):
+            if reason := await self._over_limit_reason(cache, copies, wanted, pod):
                 raise CopyLimitExceeded(reason)
             anchors = _anchors_of_job(cache, pod)
             for reference, requirement in wanted.items():
@@ -95,6 +105,33 @@ class ObjectCopier:
                     if requirement:
                         raise SourceUnavailable(f"{requirement} is {error}") from None
                     copies.versions[reference] = _NO_VERSION
+
+    async def _over_limit_reason(
+        self, cache: WorkerClusterCache, copies: JobCopies, wanted: Collection[Reference], pod: Raw
+    ) -> str:
+        """Why a job may not refer to these objects, too; they count from now on if it may.
+
+        The pods of an elastic job may refer to other objects than those before them. They are read again if they seem
+        to refer to too many, and not more often than copied objects are compared: a job has thousands.
+        """
+        now, limit = time.monotonic(), copied_objects.over_limit_reason
+        reason = limit({*copies.counted, *wanted}, copies.sources)
+        if reason and now >= copies.recount_at:
+            copies.recount_at = now + PAUSE_SECONDS
+            copies.drop_unused(await self._references_in_use(cache, pod), now - PAUSE_SECONDS)
+            reason = limit({*copies.counted, *wanted}, copies.sources)
+        if not reason:
+            copies.counted |= dict.fromkeys(wanted, now)
+        return reason
+
+    async def _references_in_use(self, cache: WorkerClusterCache, pod: Raw) -> set[Reference]:
+        """What the remote pods of a pod's job refer to in a cluster."""
+        used, job_uid = set[Reference](), label(pod, WORKLOAD_UID_LABEL)
+        for remote in list(cache.pods.by_index(by_placement(pod))):
+            await asyncio.sleep(0)
+            if label(remote, WORKLOAD_UID_LABEL) == job_uid:
+                used.update(self._references_of(remote))
+        return used
 
     def _copies_of(self, cache: WorkerClusterCache, pod: Raw) -> JobCopies:
         jobs = self._job_copies.setdefault((cache.name, key_of(pod)[0]), {})
@@ -135,7 +172,7 @@ class ObjectCopier:
         """
         described = copied_objects.describe_source({**source, "kind": reference.kind})
         sources = {**copies.sources, reference: described}
-        if reason := copied_objects.over_limit_reason(sources, sources):
+        if reason := copied_objects.over_limit_reason({*copies.counted, reference}, sources):
             raise CopyLimitExceeded(reason)
         last = copies.sources.get(reference)
         if last is None or described.size > last.size:
@@ -211,12 +248,15 @@ class ObjectCopier:
         return namespaces
 
     def _add_references(self, remote: Raw, references: dict[Reference, Raw]) -> None:
-        pod = self._manager.pods.get(key_of(remote))
-        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod):
-            return
-        for reference in rewriter.referenced_objects(pod, self._workers.pull_secrets_of(pod)):
+        for reference in self._references_of(remote):
             if len(references) < copied_objects.MAX_OBJECTS:
                 references.setdefault(reference, remote)
+
+    def _references_of(self, remote: Raw) -> Collection[Reference]:
+        pod = self._manager.pods.get(key_of(remote))
+        if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod):
+            return ()
+        return rewriter.referenced_objects(pod, self._workers.pull_secrets_of(pod))
 
     async def _read_source(self, cache: WorkerClusterCache, namespace: str, reference: Reference) -> Raw | None:
         try:

@@ -23,7 +23,7 @@ from adapter.objects.workload import parse_workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.observe.source_objects import SourceObjects, SourceUnavailable
-from adapter.shell.write.copies import WRITES_PER_TURN, ObjectCopier, take_turns
+from adapter.shell.write.copies import PAUSE_SECONDS, WRITES_PER_TURN, ObjectCopier, take_turns
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -460,6 +460,24 @@ async def test_the_copied_objects_of_a_job_are_limited_in_number() -> None:
         with pytest.raises(SourceUnavailable, match="refer to 33 Secrets and ConfigMaps, and at most 32 are copied"):
             await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         assert bench.here.asked == asked, "nothing is read for it"
+
+
+async def test_the_copied_objects_of_a_job_are_limited_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An elastic job runs for months, and each new pod may refer to Secrets of another name."""
+    later = time.monotonic
+    async with benched([named(secret(), f"s{number}") for number in range(90)]) as bench:
+        for number in range(0, 90, 30):
+            pod, remote = edited("w0", *(f"s{number + more}" for more in range(30)))
+            bench.run()  # the worker before is gone
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+            bench.run((pod, remote))
+            monkeypatch.setattr(time, "monotonic", lambda number=number: later() + 2 * PAUSE_SECONDS * (1 + number))
+        assert len(bench.there.secrets) == 90
+        pod, remote = edited("w1", *(f"t{number}" for number in range(3)))
+        with pytest.raises(SourceUnavailable, match="refer to 34 Secrets and ConfigMaps, and at most 32 are copied"):
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        (copies,) = [copies for jobs in bench.copier._job_copies.values() for copies in jobs.values()]
+        assert len(copies.counted) == 31, "those of the pod that runs, and the optional one that does not exist"
 
 
 async def test_the_copied_objects_of_a_job_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
