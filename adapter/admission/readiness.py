@@ -7,10 +7,12 @@ policy.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from adapter import names
 from adapter.admission.policy import PolicyObjects, ResolvedPolicy, resolve_policy
 from adapter.objects import specs
+from adapter.objects.reservation import latest_replacement
 from adapter.objects.unstructured import Raw, condition, key_of
 
 
@@ -79,7 +81,49 @@ def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
             names.ConditionReason.UNKNOWN_CLUSTER,
             f"{name}: {_unknown_clusters_message(resolved_policy, missing)}",
         )
-    return Readiness("True", names.ConditionReason.READY, " ".join(_ready_messages(existing, missing)))
+    messages = [*_ready_messages(existing, missing), start_timeout_warning(policy, policy_objects)]
+    return Readiness("True", names.ConditionReason.READY, " ".join(filter(None, messages)))
+
+
+def start_timeout_warning(policy: Raw, policy_objects: PolicyObjects) -> str:
+    """A sentence on a policy whose late workers are not placed elsewhere, because a cluster's Kueue stops them before.
+
+    Empty if there is no such cluster, or the policy cannot be read. Kueue's time begins when it admits the share, ours
+    when the remote pod is created and the head is ready: so some minutes must be between the ends.
+    """
+    try:
+        resolved_policy = resolve_policy(policy, policy_objects)
+    except specs.InvalidSpec:
+        return ""
+    timeout = resolved_policy.policy.worker_start_timeout
+    limits = {
+        name: latest_replacement(ready_timeout)
+        for name, ready_timeout in _pods_ready_timeouts(resolved_policy, policy_objects).items()
+        if timeout > latest_replacement(ready_timeout)
+    }
+    if not limits:
+        return ""
+    return (
+        f"{names.DISPATCH_POLICY_KIND} {key_of(policy)[1]}: spec.workerStartTimeout is {_minutes(timeout)}, and Kueue "
+        f"in {', '.join(limits)} stops the workers of a share of which none is ready before that; set it to at most "
+        f"{_minutes(min(limits.values()))}, or raise waitForPodsReady.timeout of Kueue there and "
+        "spec.podsReadyTimeout of the WorkerCluster."
+    )
+
+
+def _pods_ready_timeouts(resolved_policy: ResolvedPolicy, policy_objects: PolicyObjects) -> dict[str, timedelta]:
+    by_name = {key_of(raw)[1]: raw for raw in policy_objects.clusters}
+    timeouts = dict[str, timedelta]()
+    for name in resolved_policy.clusters:
+        try:
+            timeouts[name] = specs.parse_worker_cluster(by_name.get(name, {})).pods_ready_timeout
+        except specs.InvalidSpec:
+            continue  # the WorkerCluster's own condition reports the fault
+    return timeouts
+
+
+def _minutes(duration: timedelta) -> str:
+    return f"{duration.total_seconds() / 60:g} min"
 
 
 def no_cluster_message(name: str) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from adapter import names
 from adapter.admission import job_validation, queue_layout
 from adapter.admission.policy import PolicyObjects, ResolvedPolicy, policy_of_check, resolve_clusters
-from adapter.admission.readiness import no_cluster_message, policy_readiness
+from adapter.admission.readiness import no_cluster_message, policy_readiness, start_timeout_warning
 from adapter.objects import job_manifest, rayservice, specs
 from adapter.objects.admissioncheck import AdmissionCheck, covered_groups
 from adapter.objects.job_manifest import JobManifest, JobParseResult
@@ -108,13 +108,15 @@ def worker_cluster_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str
 
 
 def dispatch_policy_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str]:
-    """The warnings on a DispatchPolicy: each fault in its spec, or the reason why it will not be Ready."""
+    """The warnings on a DispatchPolicy: each fault in its spec, why it will not be Ready, or what works badly."""
     try:
         specs.parse_dispatch_policy(raw)
     except specs.InvalidSpec as error:
         return [*error.messages, *_policy_cluster_warnings(raw, policy_objects)]
     readiness = policy_readiness(raw, policy_objects)
-    return [] if readiness.status == "True" else [readiness.message]
+    if readiness.status != "True":
+        return [readiness.message]
+    return [*filter(None, [start_timeout_warning(raw, policy_objects)])]
 
 
 def _policy_cluster_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from adapter import names
 from adapter.admission.policy import PolicyObjects, policy_of_check
+from adapter.admission.readiness import start_timeout_warning
 from adapter.diagnosis.blocker import as_sentence
 from adapter.diagnosis.job_document import Document
 from adapter.objects import queue_settings, specs
@@ -80,6 +81,12 @@ def queue_notes(queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
     return [note for note in notes if note]
 
 
+def _policy_notes(policy_objects: PolicyObjects) -> Iterator[str]:
+    for _, policy in sorted(policy_objects.policies.items()):
+        if warning := start_timeout_warning(policy, policy_objects):
+            yield warning
+
+
 def describe_dispatch(
     queues: Sequence[Raw],
     checks: Sequence[Raw],
@@ -103,6 +110,7 @@ def describe_dispatch(
         "notes": [
             *queue_notes(queues, checks),
             *filter(None, map(_missing_names_note, policy_objects.clusters)),
+            *_policy_notes(policy_objects),
             *(note for kind, note in unread.items() if kind not in missing_kinds),
         ],
     }

@@ -37,6 +37,15 @@ _READINESS_MARGIN = timedelta(minutes=2)
 _DEFAULT_GRACE_SECONDS = 30
 
 
+def latest_replacement(pods_ready_timeout: timedelta) -> timedelta:
+    """How long workers may be unready before they must be replaced, or their Kueue evicts their share."""
+    return pods_ready_timeout - _readiness_margin(pods_ready_timeout)
+
+
+def _readiness_margin(pods_ready_timeout: timedelta) -> timedelta:
+    return min(_READINESS_MARGIN, pods_ready_timeout / 4)
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A group Workload of ours, as observed in a worker cluster."""
@@ -110,7 +119,7 @@ class Reservation:
         since, timeout = self.pods_unready_since, self.pods_ready_timeout
         if since is None or not self.admitted:
             return None
-        return since + timeout - min(self._grace_period + min(_READINESS_MARGIN, timeout / 4), timeout / 2)
+        return since + timeout - min(self._grace_period + _readiness_margin(timeout), timeout / 2)
 
     @property
     def _grace_period(self) -> timedelta:

@@ -186,6 +186,17 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
     ("policy", "written", "reason", "sentence"),
     [
         pytest.param(make_policy(), BOTH, "Ready", "Considers east, west.", id="all named clusters exist"),
+        pytest.param(make_policy(workerStartTimeout="28m"), BOTH, "Ready", "Considers east, west.",
+            id="workers have as long as Kueue lets them"),
+        pytest.param(
+            make_policy(workerStartTimeout="28m1s"),
+            PolicyObjects(clusters=[EAST, {**WEST, "spec": {**WEST["spec"], "podsReadyTimeout": "1h"}}]),
+            "Ready",
+            "Considers east, west. DispatchPolicy default: spec.workerStartTimeout is 28.0167 min, and Kueue in east "
+            "stops the workers of a share of which none is ready before that; set it to at most 28 min, or raise "
+            "waitForPodsReady.timeout of Kueue there and spec.podsReadyTimeout of the WorkerCluster.",
+            id="a cluster's Kueue stops late workers first",
+        ),
         pytest.param(
             make_policy(clusters=["west", "north"]),
             BOTH,

@@ -421,6 +421,8 @@ def test_the_object_is_not_changed() -> None:
             make_policy(strategy="Random", clusters=[]),
             ["DispatchPolicy default: spec.clusters: must set exactly one", "DispatchPolicy default: spec.strategy: "],
         ),
+        (make_policy(clusters=["east"], workerStartTimeout="40m"),
+            ["DispatchPolicy default: spec.workerStartTimeout is 40 min, and Kueue in east stops the workers"]),
         ({**make_policy(), "spec": "odd"}, ["DispatchPolicy default: spec: Input should be a valid dictionary"]),
     ],
 )  # fmt: skip

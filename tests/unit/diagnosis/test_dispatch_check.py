@@ -1,5 +1,6 @@
 """Nothing can be dispatched: reported with the reason, and only if no queue leads to any cluster."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -248,6 +249,15 @@ def test_an_unreadable_object_does_not_count_as_missing(
     found = dispatch_check.describe_dispatch([QUEUE], [check()], written(EAST), leaderless, unread, lacks)
     assert found["dispatches"] is dispatches
     assert found["notes"] == [said for kind, said in unread.items() if kind not in lacks]
+
+
+def test_a_policy_whose_cluster_stops_late_workers_first_has_a_note() -> None:
+    objects = written(EAST)
+    policies = {"default": make_policy(clusters=["east"], workerStartTimeout="40m")}
+    found = dispatch_check.describe_dispatch([QUEUE], [check()], replace(objects, policies=policies), "", {}, ())
+    (note,) = found["notes"]
+    assert note.startswith("DispatchPolicy default: spec.workerStartTimeout is 40 min, and Kueue in east stops")
+    assert found["dispatches"] is True
 
 
 def test_a_queue_with_a_check_of_ours_has_notes() -> None:
