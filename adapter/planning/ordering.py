@@ -19,7 +19,7 @@ behind all that wait.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -48,6 +48,9 @@ HOLD_PERIOD = timedelta(minutes=15)
 # takes milliseconds, which all other plans wait for. A gang beyond these is planned in its turn all the same; until
 # then, capacity is not kept for it.
 MOST_OWN_BEFORE, MOST_OTHERS_BEFORE = 500, 100
+# How many times as many gangs a plan looks at: one that cannot start now, as it lacks a Secret, takes no place of its
+# namespace's others. To see that takes a fraction of a deduction's time.
+LOOKS_PER_PLACE = 10
 OrderKey = tuple[int, int, int, datetime, Key]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # start of all periods, so that pauses coincide
 
@@ -202,14 +205,24 @@ def gangs_before(
     return [gang for _, gang in sorted((pair for pair in keyed if pair[0] < own_key), key=lambda pair: pair[0])]
 
 
-def first_of_each_namespace(gangs: Iterable[WaitingGang], own_namespace: str) -> Iterator[WaitingGang]:
-    """The gangs that a plan of `own_namespace` deducts: no tenant's plans cost what another tenant submits."""
-    counts = Counter[str]()
-    for gang in gangs:
+class NamespacePlaces:
+    """Which gangs a plan of `own_namespace` deducts: no tenant's plans cost what another tenant submits."""
+
+    def __init__(self, own_namespace: str) -> None:
+        self._own_namespace = own_namespace
+        self._taken, self._looks = Counter[str](), Counter[str]()
+
+    def has_free_place(self, gang: WaitingGang) -> bool:
+        """Whether to look at a gang, which counts as a look."""
         namespace = gang.workload.namespace
-        counts[namespace] += 1
-        if counts[namespace] <= (MOST_OWN_BEFORE if namespace == own_namespace else MOST_OTHERS_BEFORE):
-            yield gang
+        places = MOST_OWN_BEFORE if namespace == self._own_namespace else MOST_OTHERS_BEFORE
+        if self._taken[namespace] >= places or self._looks[namespace] >= places * LOOKS_PER_PLACE:
+            return False
+        self._looks[namespace] += 1
+        return True
+
+    def take_place(self, gang: WaitingGang) -> None:
+        self._taken[gang.workload.namespace] += 1
 
 
 def may_take_or_hold(gang: WaitingGang, now: datetime) -> bool:

@@ -63,7 +63,8 @@ class WaitingGangs:
     async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[WaitingGang, PlanRequest]]:
         """The gangs before this one that may take or hold capacity, in planning order, each with its request.
 
-        Of each namespace only the first ones, so that a plan's cost is bounded.
+        Of each namespace only the first ones, so that a plan's cost is bounded. Those that cannot be planned now, as
+        they lack a Secret for example, take no place of the others.
         """
         workload = aged_workload(self._manager, workload)
         own_key = order_key(self._manager, workload)
@@ -72,10 +73,11 @@ class WaitingGangs:
             for gang in (*self._waiting_before(own_key, now), *self._deactivated_gangs(now))
             if ordering.may_take_or_hold(gang, now)
         )
-        gangs = []
+        gangs, places = [], ordering.NamespacePlaces(workload.namespace)
         before = ordering.gangs_before(workload, waiting, own_key)
-        for gang in ordering.first_of_each_namespace(before, workload.namespace):
+        for gang in filter(places.has_free_place, before):
             if plan_request := self._request_of(gang, now):
+                places.take_place(gang)
                 gangs.append((gang, plan_request))
             await asyncio.sleep(0)
         return gangs

@@ -461,9 +461,18 @@ def test_a_plan_deducts_a_bounded_number_of_gangs_of_each_namespace(monkeypatch:
         for namespace in ("a", "b", "c")
     ]
     for own, most in (("a", {"a": 3, "b": 2, "c": 2}), ("d", {"a": 2, "b": 2, "c": 2})):
-        deducted = [gang.workload.name for gang in ordering.first_of_each_namespace(gangs, own)]
+        places, deducted = ordering.NamespacePlaces(own), list[str]()
+        for gang in filter(places.has_free_place, gangs):
+            places.take_place(gang)
+            deducted.append(gang.workload.name)
         assert sorted(deducted) == [f"{name}{number}" for name, count in most.items() for number in range(count)]
         assert deducted == [gang.workload.name for gang in gangs if gang.workload.name in deducted]
+
+
+def test_the_looks_at_gangs_that_take_no_place_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "MOST_OTHERS_BEFORE", 2)
+    gang, places = WaitingGang(parse_workload(make_workload()), False), ordering.NamespacePlaces("another")
+    assert [places.has_free_place(gang) for _ in range(30)] == [True] * 20 + [False] * 10
 
 
 @pytest.mark.parametrize(

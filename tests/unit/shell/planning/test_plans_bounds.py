@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from adapter.actions import Plan
+from adapter.objects import references
+from adapter.objects.references import Reference
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
 from adapter.planning import ordering
 from adapter.planning.rounds import PlanResult
+from adapter.rewrite import copied_objects
 from tests.unit import builders
 from tests.unit.builders import make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_group, make_ray_job, make_template
@@ -150,5 +153,19 @@ def test_a_plan_deducts_a_bounded_number_of_gangs(monkeypatch: pytest.MonkeyPatc
     sight = Sight({"east": 4})
     me, queue = gang("me", 1), [gang(f"g{number}", 1, created=-600) for number in range(5)]
     fill(sight.manager.workloads, *queue, me)
+    gangs = asyncio.run(sight.planning._waiting_gangs.gangs_before(parse_workload(me), builders.START))
+    assert [waiting.workload.name for waiting, _ in gangs] == ["g0", "g1"]
+
+
+def test_gangs_that_lack_a_secret_take_no_places_of_their_namespaces_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise capacity would be kept for none of the namespace's gangs that may start."""
+    monkeypatch.setattr(ordering, "MOST_OWN_BEFORE", 2)
+    sight = Sight({"east": 4})
+    volume = {"name": "token", "secret": {"secretName": "token"}}
+    lacking = [gang(f"lacks-{number}", 1, created=-900, volumes=[volume]) for number in range(5)]
+    queue, me = [gang(f"g{number}", 1, created=-600) for number in range(3)], gang("me", 1)
+    fill(sight.manager.workloads, *lacking, *queue, me)
+    absent = copied_objects.MISSING, float("inf")
+    sight.facts.sources._sources[builders.NAMESPACE, Reference(references.SECRET, "token")] = absent
     gangs = asyncio.run(sight.planning._waiting_gangs.gangs_before(parse_workload(me), builders.START))
     assert [waiting.workload.name for waiting, _ in gangs] == ["g0", "g1"]
