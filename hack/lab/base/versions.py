@@ -19,6 +19,7 @@ AUTOSCALER = "v0.0.0-20240830133931-adfbe7e45277"  # its ProvisioningRequests al
 VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only for the test of the chart
 PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only for the tests of the alerts
+FRP = "v0.65.0"  # the relay of clusters without a route; only for the tests of islands
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
 
 GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod

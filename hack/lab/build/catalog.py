@@ -3,7 +3,7 @@
 Kubernetes, Kueue, CoreDNS, etcd and kwok share most of their dependencies, so one go.mod pins them for all, and they
 are compiled once. Their own sources are stock. Where two of them require different versions of a dependency, all get
 the newer one, which some were not published with. KubeRay stays apart, since it does not compile with Kueue's
-controller-runtime. So do containerd, Helm and Prometheus, which share little.
+controller-runtime. So do containerd, frp, Helm and Prometheus, which share little.
 """
 
 from collections.abc import Mapping
@@ -143,6 +143,19 @@ PROMETHEUS = Tool(
 Its own pages are not in it, for they are no Go.
 """
 
+_FRP = "github.com/fatedier/frp"
+
+FRP = Tool(
+    "frp",
+    "frp",
+    _FRP,
+    versions.FRP,
+    {program: f"{_FRP}/cmd/{program}" for program in ("frps", "frpc")},
+    # Without the tag `frps` of its Makefile, with which the client lacks the plugin http_proxy.
+    minutes=1,
+)
+"""No cluster needs it: it is built when the image of the relay is."""
+
 _MAKERS = {"kubernetes": _kubernetes, "kueue": _kueue, "kuberay": _kuberay}
 
 OTHERS: tuple[Tool, ...] = tuple(
@@ -155,7 +168,7 @@ OTHERS: tuple[Tool, ...] = tuple(
 Each is pinned by a directory that is named after its minor version.
 """
 
-BUILDABLE: tuple[Tool, ...] = (*ALL, HELM, PROMETHEUS, *OTHERS)
+BUILDABLE: tuple[Tool, ...] = (*ALL, HELM, PROMETHEUS, FRP, *OTHERS)
 
 VOLCANO = Tool("volcano", "volcano", "volcano.sh/volcano", versions.VOLCANO, {})
 """Not built: tests apply a CRD that its authors publish."""

@@ -13,7 +13,7 @@ from hack.lab.base import lock, versions
 from hack.lab.base.paths import CACHE
 from hack.lab.base.progress import LabError, step
 from hack.lab.build import catalog, tools
-from hack.lab.images import adapterimage, archive, rayimage, redisimage
+from hack.lab.images import adapterimage, archive, rayimage, redisimage, relayimage
 from hack.lab.images.archive import File, Image
 
 _NONROOT = "65532:65532"  # the user of Kueue's and KubeRay's published images; their manifests insist on not-root
@@ -52,6 +52,7 @@ _REFERENCES = {
     ray(versions.OLDER_RAY): rayimage.reference(versions.OLDER_RAY),
     "rayspan": adapterimage.REFERENCE,
     "redis": redisimage.REFERENCE,
+    "relay": relayimage.REFERENCE,
     **{tool.key: f"{_PUBLISHED[tool.name]}:{tool.version}" for tool in _OTHERS},
 }
 
@@ -64,6 +65,7 @@ _IMAGES: dict[str, Callable[[], Image]] = {
     "ray": rayimage.image,
     ray(versions.OLDER_RAY): partial(rayimage.image, versions.OLDER_RAY),  # the lab also starts without it
     "redis": redisimage.image,  # the lab starts without it; a test that needs it imports it
+    "relay": relayimage.image,  # the same
     **{tool.key: _static(tool.key, _REFERENCES[tool.key], "manager", _NONROOT) for tool in _OTHERS},
 }
 
