@@ -19,7 +19,7 @@ MAX_COMMAND_LENGTH: Final = 16 * 1024
 # A word of a shell command; `$(…)` and quoted texts may have spaces.
 _WORD: Final = r"""(?:\$\([^()]{0,300}\)|"[^"]{0,300}"|'[^']{0,300}'|[^\s;&|"'()]{1,300}+){1,4}+"""
 # `ray start` with its parameters, up to the next command.
-_START_COMMAND: Final = re.compile(r"""\bray start(?:\$\([^()]*+\)|"[^"]*+"|'[^']*+'|[^;&|\n"'])*+""")
+_START_COMMAND: Final = re.compile(r"""(?<![\w-])ray start(?![\w-])(?:\$\([^()]*+\)|"[^"]*+"|'[^']*+'|[^;&|\n"'])*+""")
 _ADDRESS: Final = re.compile(rf"(?<=--{ADDRESS_PARAM}[= ])(?P<host>[a-z0-9.-]++)(?P<port>:[$\w{{}}]++)(?=$|\s)")
 _NODE_ADDRESS: Final = re.compile(rf"\s?--{NODE_ADDRESS_PARAM}[= ](?P<word>{_WORD})(?=$|\s)")
 _HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

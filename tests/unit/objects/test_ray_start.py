@@ -28,6 +28,8 @@ MESH = r"$(hostname -I | tr -d ' ' | sed 's/\./-/g').ray-nodes.demo.svc.cluster.
         pytest.param(f"ray start --address={SERVICE}:6379", None, id="the head's own Service, which is mirrored"),
         pytest.param("ray start --address=train-head-svc:6379", None, id="its short name"),
         pytest.param("curl --address=my-ray:6379", None, id="another program"),
+        pytest.param("ray starter --address=my-ray:6379", None, id="a longer word"),
+        pytest.param("my-ray start --address=my-ray:6379", None, id="a program with a longer name"),
         pytest.param(
             f"ray start --node-ip-address={MESH} --block", "ray start --block", id="the node's name in a mesh"
         ),
