@@ -203,6 +203,18 @@ SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # othe
 SERVING_SLICES_MANAGER: Final = f"serving.{DOMAIN}"
 SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # the policy that limits these slices; the role to write them
 
+# --- the relay of clusters without a route -----------------------------------------------------------------------
+# Ports in pods with Ray, outside the ranges from which Ray and kernels choose.
+RELAY_SERVER_PORT: Final = 29170  # in a head's pod: what routers dial
+RELAY_PROXY_PORT: Final = 29171  # on each pod's loopback: what Ray's gRPC asks to connect
+RELAY_HOOK_PORT: Final = 29172  # on a head's loopback: what the server asks whether a node may log in
+RELAY_ROUTER_PORT: Final = 7443  # in a router's pod
+RELAY_VOLUME: Final = "rayspan-relay"
+RELAY_CLIENT: Final = "rayspan-relay"  # the sidecar of each node
+RELAY_SERVER: Final = "rayspan-relay-server"  # a sidecar of a head
+RELAY_HOOK: Final = "rayspan-relay-hook"  # a sidecar of a head
+POD_IP_ENV: Final = "RAYSPAN_POD_IP"
+
 # --- Kueue -------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"

@@ -19,6 +19,7 @@ MAX_COMMAND_LENGTH: Final = 16 * 1024
 # A word of a shell command; `$(…)` and quoted texts may have spaces.
 _WORD: Final = r"""(?:\$\([^()]{0,300}\)|"[^"]{0,300}"|'[^']{0,300}'|[^\s;&|"'()]{1,300}+){1,4}+"""
 # `ray start` with its parameters, up to the next command.
+_RAY_START: Final = "ray start"
 _START_COMMAND: Final = re.compile(r"""(?<![\w-])ray start(?![\w-])(?:\$\([^()]*+\)|"[^"]*+"|'[^']*+'|[^;&|\n"'])*+""")
 _ADDRESS: Final = re.compile(rf"(?<=--{ADDRESS_PARAM}[= ])(?P<host>[a-z0-9.-]++)(?P<port>:[$\w{{}}]++)(?=$|\s)")
 _NODE_ADDRESS: Final = re.compile(rf"\s?--{NODE_ADDRESS_PARAM}[= ](?P<word>{_WORD})(?=$|\s)")
@@ -59,6 +60,19 @@ def replace_service_addresses(command: str, namespace: str, head_service: str, h
 
     def replaced_start(start: re.Match[str]) -> str:
         return _ADDRESS.sub(joined, _NODE_ADDRESS.sub(_without_service, start[0]))
+
+    return _START_COMMAND.sub(replaced_start, command)
+
+
+def set_node_address(command: str, address: str) -> str:
+    """A command whose `ray start` gives the node this address, or name, instead of any other."""
+    if len(command) > MAX_COMMAND_LENGTH:
+        return command
+
+    def replaced_start(start: re.Match[str]) -> str:
+        return (
+            f"{_RAY_START} --{NODE_ADDRESS_PARAM}={address}{_NODE_ADDRESS.sub('', start[0]).removeprefix(_RAY_START)}"
+        )
 
     return _START_COMMAND.sub(replaced_start, command)
 

@@ -9,6 +9,7 @@ from adapter.objects.ray_start import (
     names_node_by_service,
     replace_service_addresses,
     service_of_address,
+    set_node_address,
 )
 
 HEAD, SERVICE = "10.9.8.7:6379", "train-head-svc.demo.svc.cluster.local"
@@ -43,6 +44,28 @@ def test_services_in_a_start_command_are_replaced(command: str, want: str | None
     replaced = replace_service_addresses(command, "demo", SERVICE, HEAD)
     assert replaced == (command if want is None else want)
     assert replace_service_addresses(replaced, "demo", SERVICE, HEAD) == replaced
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param("ray start --block", "ray start --node-ip-address=a.b --block", id="unset"),
+        pytest.param("ray start", "ray start --node-ip-address=a.b", id="alone"),
+        pytest.param("x; ray start --node-ip-address=$IP -v; y", "x; ray start --node-ip-address=a.b -v; y", id="set"),
+        pytest.param(
+            "ray start --resources='{\"a\": 1}' --block",
+            "ray start --node-ip-address=a.b --resources='{\"a\": 1}' --block",
+            id="quotes",
+        ),
+        pytest.param("my-ray starter --block", None, id="another program"),
+        pytest.param("echo", None, id="no start"),
+        pytest.param("ray start " + "x" * MAX_COMMAND_LENGTH, None, id="too long"),
+    ],
+)
+def test_a_start_command_names_the_node(command: str, want: str | None) -> None:
+    named = set_node_address(command, "a.b")
+    assert named == (command if want is None else want)
+    assert set_node_address(named, "a.b") == named
 
 
 def test_without_a_head_the_address_stays() -> None:

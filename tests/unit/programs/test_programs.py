@@ -14,6 +14,7 @@ SENT = {
     "drain_hook": programs.DRAIN_HOOK,
     "probe_server": programs.PROBE_SERVER,
     "probe_client": programs.PROBE_CLIENT,
+    "relay_hook": programs.RELAY_HOOK,
 }
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
 

@@ -1,0 +1,79 @@
+"""The names in the relayed network of one RayCluster. Ray's nodes know each other by these instead of IPs.
+
+A node's name resolves in its own cluster only, by its hostname, its subdomain and a headless Service. Elsewhere it does
+not resolve, so a socket of a user's own fails at once instead of hanging. Ray's gRPC reaches it through a proxy, which
+takes names.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final
+
+CLUSTER_DOMAIN: Final = "svc.cluster.local"
+SERVER_DOMAIN: Final = "relay"  # what the router looks for in a ClientHello
+HEAD: Final = "head"  # the hostname of the head's pod, and the beginning of its token's key
+MANAGER: Final = ""  # instead of a WorkerCluster's name: the head's cluster
+_PREFIX: Final = "rayspan-relay"
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_HASH_LENGTH: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RelayNetwork:
+    """One RayCluster that needs the relay."""
+
+    identity: str  # random, of lower-case letters and digits: who knows it may dial the head's server
+    namespace: str
+
+    @property
+    def server_name(self) -> str:
+        """The name of the head's server, in its certificate and in each ClientHello."""
+        return f"{self.identity}.{SERVER_DOMAIN}"
+
+    @property
+    def secret(self) -> str:
+        """The Secret in each of its clusters."""
+        return f"{_PREFIX}-{self.identity}"
+
+    @property
+    def router_service(self) -> str:
+        """The Service by which routers find the head; in their namespace, so that they reach nothing else."""
+        return router_service(self.identity)
+
+    @property
+    def head_node(self) -> str:
+        return self.node_name(HEAD, MANAGER)
+
+    def node_service(self, cluster: str) -> str:
+        """The headless Service of the nodes in a cluster.
+
+        A cluster's name may have dots, and be too long for a label of DNS.
+        """
+        service = f"{_PREFIX}-{self.identity}-{cluster}".removesuffix("-")
+        if _DNS_LABEL.fullmatch(service):
+            return service
+        return f"{_PREFIX}-{self.identity}-{hashlib.sha256(cluster.encode()).hexdigest()[:_HASH_LENGTH]}"
+
+    def node_domain(self, cluster: str) -> str:
+        """What the names of all nodes in a cluster end with."""
+        return f"{self.node_service(cluster)}.{self.namespace}.{CLUSTER_DOMAIN}"
+
+    def node_name(self, pod: str, cluster: str) -> str:
+        return f"{pod}.{self.node_domain(cluster)}"
+
+
+def router_service(identity: str) -> str:
+    """As the router makes it of a server's name."""
+    return f"rayspan-head-{identity}"
+
+
+def node_token(names_key: str, node: str) -> str:
+    """The token that proves a node's name to the hook of the head's server; `names_key` in hex."""
+    return hmac.new(bytes.fromhex(names_key), node.encode(), hashlib.sha256).hexdigest()
+
+
+def token_key(pod: str) -> str:
+    """The key of a pod's token in the Secret."""
+    return f"{pod}.token"

@@ -1,0 +1,106 @@
+"""The objects of a relayed network: a Secret and a Service in each cluster, and what leads routers to its head."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapter import names
+from adapter.objects.unstructured import Raw
+from adapter.relay import frp_config
+from adapter.relay.frp_config import RelayAddress
+from adapter.relay.relay_network import HEAD, MANAGER, RelayNetwork, node_token, token_key
+
+NAMES_KEY: Final = "names.key"
+CONNECT_KEY: Final = "connect.secret"
+REVOKED_KEY: Final = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate with its private key, as PEM."""
+
+    certificate: str
+    private_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySecrets:
+    """What only the controller has of a network. The authority's own key stays with whoever signs."""
+
+    authority: str  # the certificate, as PEM
+    names_key: str  # in hex
+    connect_secret: str  # which all nodes have; no protection alone, as each node must log in, too
+
+
+def head_secret(
+    network: RelayNetwork, secrets: RelaySecrets, server: KeyPair, client: KeyPair, revoked: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The Secret beside the head. `revoked` are the nodes that may not log in any more."""
+    data = {
+        **_client_files(secrets, client),
+        frp_config.SERVER_CERT_KEY: server.certificate,
+        frp_config.SERVER_PRIVATE_KEY_KEY: server.private_key,
+        frp_config.SERVER_CONFIG_KEY: frp_config.server_config(network),
+        frp_config.CLIENT_CONFIG_KEY: frp_config.head_client_config(network, secrets.connect_secret),
+        NAMES_KEY: secrets.names_key,
+        CONNECT_KEY: secrets.connect_secret,
+        REVOKED_KEY: "\n".join(sorted(revoked)),
+        token_key(HEAD): node_token(secrets.names_key, network.head_node),
+    }
+    return _secret(network, data)
+
+
+def worker_secret(
+    network: RelayNetwork,
+    secrets: RelaySecrets,
+    client: KeyPair,
+    relay: RelayAddress,
+    cluster: str,
+    pods: Sequence[str],
+) -> dict[str, Any]:
+    """The Secret in a worker cluster: a client's certificate for all its nodes, and a token for each."""
+    tokens = {token_key(pod): node_token(secrets.names_key, network.node_name(pod, cluster)) for pod in pods}
+    config = frp_config.worker_client_config(network, relay, secrets.connect_secret)
+    return _secret(network, {**_client_files(secrets, client), frp_config.CLIENT_CONFIG_KEY: config, **tokens})
+
+
+def node_service(network: RelayNetwork, cluster: str, selector: Mapping[str, str]) -> dict[str, Any]:
+    """The headless Service that gives names to the nodes in a cluster; a node has its name before it is ready."""
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": dict(selector)}
+    return _object("v1", "Service", network.namespace, network.node_service(cluster), spec=spec)
+
+
+def head_service(network: RelayNetwork, selector: Mapping[str, str]) -> dict[str, Any]:
+    return node_service(network, MANAGER, selector)
+
+
+def router_objects(network: RelayNetwork, namespace: str, head_ip: str) -> list[dict[str, Any]]:
+    """The Service and its slice that lead routers in `namespace` to the head's pod, which may be in any namespace."""
+    name = network.router_service
+    ports = [{"name": "relay", "port": names.RELAY_SERVER_PORT, "protocol": "TCP"}]
+    labels = {names.SERVICE_NAME_LABEL: name, names.SLICE_MANAGED_BY_LABEL: names.DOMAIN}
+    endpoints = [{"addresses": [head_ip], "conditions": {"ready": True}}] if head_ip else []
+    slice_ = _object(names.DISCOVERY_API_VERSION, "EndpointSlice", namespace, name, labels, ports=ports)
+    return [
+        _object("v1", "Service", namespace, name, spec={"clusterIP": "None", "ports": ports}),
+        {**slice_, "addressType": "IPv4", "endpoints": endpoints},
+    ]
+
+
+def _client_files(secrets: RelaySecrets, client: KeyPair) -> dict[str, str]:
+    return {
+        frp_config.CA_KEY: secrets.authority,
+        names.TLS_CERT_KEY: client.certificate,
+        names.TLS_PRIVATE_KEY_KEY: client.private_key,
+    }
+
+
+def _secret(network: RelayNetwork, data: Mapping[str, str]) -> dict[str, Any]:
+    return _object("v1", "Secret", network.namespace, network.secret, stringData=dict(data))
+
+
+def _object(
+    api_version: str, kind: str, namespace: str, name: str, labels: Mapping[str, str] | None = None, **rest: Raw | Any
+) -> dict[str, Any]:
+    metadata = {"namespace": namespace, "name": name, "labels": dict(labels or {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
