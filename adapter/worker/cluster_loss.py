@@ -31,6 +31,11 @@ class ClusterLoss:
     # What a user must fix before the head can be asked.
     head_problem: str = ""
 
+    @property
+    def may_return(self) -> bool:
+        """Whether the cluster is registered, so that its workers may be observed again."""
+        return self.given_up_at != _EPOCH
+
 
 def loss_of_cluster(cluster: Raw | None, reason: Reason | None, *, timeout: timedelta) -> ClusterLoss | None:
     """The loss of a worker cluster, None while it is reachable. Its workers count as lost after `timeout`.

@@ -310,7 +310,9 @@ def _may_choose_slot(state: WorkerState) -> bool:
 
     - A create request for the planned slot is unanswered; the request is repeated (create_pod.create_when_ready).
     - The remote pod has been created.
-    - The slot's cluster is unreachable and in the plan, and the remote pod may exist there.
+    - The slot's cluster is unreachable, and the remote pod may exist there. A round that is withdrawn meanwhile takes
+      the cluster out of the plan, and not the pod off its node. The manager pod is Failed once the cluster counts as
+      lost. A slot in no cluster of the plan or the fleet is one that a user's template names.
     """
     creation = state.worker.creation
     if creation.unanswered and state.has_planned_slot:
@@ -319,11 +321,13 @@ def _may_choose_slot(state: WorkerState) -> bool:
         return True
     if creation.created or not may_get_slot(state.pod, state.worker.remote_pods):
         return False
-    return not creation.may_exist_unobserved or not _is_unreachable(state) or not _is_cluster_in_plan(state)
+    return not creation.may_exist_unobserved or not _is_unreachable(state) or not _is_known_cluster(state)
 
 
-def _is_cluster_in_plan(state: WorkerState) -> bool:
-    return any(share.cluster == state.cluster for share in state.placement.active_shares)
+def _is_known_cluster(state: WorkerState) -> bool:
+    loss = state.worker.clusters.loss
+    is_in_plan = any(share.cluster == state.cluster for share in state.placement.active_shares)
+    return is_in_plan or (loss is not None and loss.may_return)
 
 
 def _free_slot(state: WorkerState) -> Slot | None:

@@ -36,7 +36,7 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.worker import manager_pod_status, template_slots
-from adapter.worker.cluster_loss import ClusterLoss
+from adapter.worker.cluster_loss import ClusterLoss, loss_of_cluster
 from adapter.worker.dispatch import RULES, decide, first_rule, worker_state
 from adapter.worker.template_slots import TemplateSlotFacts
 from adapter.worker.worker_facts import HeadFacts, Worker
@@ -168,6 +168,7 @@ def lost(pod: Raw, cluster: str = "east") -> PatchPodStatus:
 
 UNREACHABLE = ClusterLoss("is unreachable since 0", lost_since=at(0), given_up_at=at(60), ray_node_alive=None)
 LOST = replace(UNREACHABLE, given_up_at=at(5))
+UNREGISTERED = loss_of_cluster(None, None, timeout=timedelta(minutes=5))
 WEST_ONLY = {"west": target("west")}
 STALE = make_copy(OUT)
 STALE["metadata"]["annotations"][names.HEAD_IP_ANNOTATION] = "10.12.0.4"
@@ -486,6 +487,14 @@ CASES = [
     Case("a slot in an unreachable cluster outside of the plan is replaced",
          "it need not be a cluster of the fleet",
          worker(UNPLANNED, targets={"east": target("east")}),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("a slot of a withdrawn round is kept while its cluster is unreachable",
+         "a remote pod may run there, although its create has no answer",
+         worker(UNPLANNED, targets={"east": target("east")}, unanswered=True, loss=UNREACHABLE),
+         [RequeueAfter(timedelta(seconds=55))]),
+    Case("a slot in a cluster that is not registered any more is replaced",
+         "no remote pod there can be observed again",
+         worker(UNPLANNED, targets={"east": target("east")}, loss=UNREGISTERED),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
     Case("a template slot is used without a write",
          "it is recorded since the pod exists",
