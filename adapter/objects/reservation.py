@@ -35,6 +35,7 @@ from adapter.objects.workload import pods_unready_since
 # How long before Kueue's timeout unready pods are replaced, beside their grace period; less for a short timeout.
 _READINESS_MARGIN = timedelta(minutes=2)
 _DEFAULT_GRACE_SECONDS = 30
+_MAX_GRACE_SECONDS = 7 * 24 * 3600  # a longer one counts as this
 
 
 def latest_replacement(pods_ready_timeout: timedelta) -> timedelta:
@@ -127,7 +128,8 @@ class Reservation:
         specs = [template.get("spec") or {} for template in self.templates.values()]
         graces = (spec.get("terminationGracePeriodSeconds") for spec in specs)
         seconds = (_DEFAULT_GRACE_SECONDS if grace is None else grace for grace in graces)
-        return timedelta(seconds=max(seconds, default=_DEFAULT_GRACE_SECONDS))
+        # A user may write any number of 64 bits, and a timedelta ends at a million years.
+        return timedelta(seconds=min(max(seconds, default=_DEFAULT_GRACE_SECONDS), _MAX_GRACE_SECONDS))
 
     def is_pods_ready_due(self, now: datetime) -> bool:
         """Whether its Kueue is about to evict it because some pods are not ready.

@@ -7,7 +7,7 @@ KubeRay rejects a job may be in doubt again.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from adapter.actions import WithheldWorkers
@@ -17,6 +17,7 @@ from adapter.gang import timeouts
 from adapter.gang.timeouts import INACTIVE_FOR, RESYNC
 from adapter.objects.kuberay_events import RayClusterRevision, RejectionEvent
 from adapter.objects.placement import Placement, ShareKey
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, truncate
 from adapter.objects.workload import Workload
 
 # How long a deactivated gang may keep the capacity that it gathered. Kueue gives it free quota within a second; five
@@ -38,6 +39,8 @@ WAIT_REMEMBERED_FOR = timedelta(seconds=60)
 
 # How long the manager cluster's denial of a record counts, before it is tried again.
 DENIAL_REMEMBERED_FOR = timedelta(minutes=10)
+
+_PodRefusals = dict[ShareKey, dict[str, str]]  # share -> manager pod (uid) -> reason
 
 
 class TransientState:
@@ -75,7 +78,7 @@ class TransientState:
         self._rejected: set[str] = set()  # RayClusters that wait and are rejected by KubeRay
         # By Placement, then by round and cluster.
         self._share_refusals: dict[str, dict[tuple[int, str], str]] = {}
-        self._pod_refusals: dict[str, dict[ShareKey, dict[str, str]]] = {}  # share -> pod -> reason
+        self._pod_refusals: dict[str, _PodRefusals] = {}  # share -> pod -> reason
 
     def start_leading(self, now: datetime, pods: Iterable[str]) -> None:
         """Record that this process leads; an earlier leader may have sent the remote pods of `pods`."""
@@ -228,7 +231,9 @@ class TransientState:
         return self._denied_records.get(workload, 0.0) > self._monotonic()
 
     def note_share_refused(self, placement: Placement, cluster: str, reason: str) -> None:
-        self._share_refusals.setdefault(placement.uid, {})[placement.round, cluster] = reason
+        refusals = self._share_refusals.get(placement.uid, {})
+        current = {key: text for key, text in refusals.items() if key[0] == placement.round}
+        self._share_refusals[placement.uid] = {**current, (placement.round, cluster): reason}
 
     def note_share_accepted(self, placement: Placement, cluster: str) -> None:
         self._share_refusals.get(placement.uid, {}).pop((placement.round, cluster), None)
@@ -239,7 +244,7 @@ class TransientState:
         return {cluster: reason for (round_, cluster), reason in refusals.items() if round_ == placement.round}
 
     def note_pod_refused(self, placement: Placement, share: ShareKey, pod: str, reason: str) -> None:
-        self._pod_refusals.setdefault(placement.uid, {}).setdefault(share, {})[pod] = reason
+        self._pod_refusals.setdefault(placement.uid, {}).setdefault(share, {})[pod] = truncate(reason, MAX_ITEM_LENGTH)
 
     def note_pod_accepted(self, placement: Placement, share: ShareKey) -> None:
         self._pod_refusals.get(placement.uid, {}).pop(share, None)
@@ -278,4 +283,16 @@ class TransientState:
         self._rounds = {uid: times for uid, times in self._rounds.items() if uid in placement_uids}
         self._waiting_since = {key: since for key, since in self._waiting_since.items() if key[0] in placement_uids}
         self._share_refusals = {uid: notes for uid, notes in self._share_refusals.items() if uid in placement_uids}
-        self._pod_refusals = {uid: notes for uid, notes in self._pod_refusals.items() if uid in placement_uids}
+        self._pod_refusals = {
+            uid: _refusals_of_pods(notes, pod_uids)
+            for uid, notes in self._pod_refusals.items()
+            if uid in placement_uids
+        }
+
+
+def _refusals_of_pods(refusals: Mapping[ShareKey, Mapping[str, str]], pods: Container[str]) -> _PodRefusals:
+    """The refusals of these pods (uids) alone; a job that runs for a week has had thousands."""
+    remaining = {
+        share: {pod: reason for pod, reason in reasons.items() if pod in pods} for share, reasons in refusals.items()
+    }
+    return {share: reasons for share, reasons in remaining.items() if reasons}

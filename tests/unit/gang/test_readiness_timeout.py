@@ -218,6 +218,7 @@ def test_workers_are_replaced_while_a_further_round_is_reserved() -> None:
         pytest.param({}, 1650, id="with the default grace period, two and a half minutes before 30 min"),
         pytest.param({"terminationGracePeriodSeconds": 660}, 1020, id="a longer grace period comes earlier"),
         pytest.param({"terminationGracePeriodSeconds": 7200}, 900, id="at the earliest after half of the timeout"),
+        pytest.param({"terminationGracePeriodSeconds": 2**63 - 1}, 900, id="more seconds than a time can have"),
     ],
 )
 def test_due_leaves_the_grace_period(spec: Raw, due: float) -> None:
