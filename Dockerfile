@@ -15,6 +15,7 @@ COPY manifests/rbac manifests/rbac
 COPY manifests/crds manifests/crds
 COPY manifests/gate-policy.yaml manifests/gate-policy.yaml
 COPY kustomize/components/worker-access/policy.yaml kustomize/components/worker-access/policy.yaml
+COPY kustomize/components/worker-access/workeraccesses.yaml kustomize/components/worker-access/workeraccesses.yaml
 COPY adapter adapter
 RUN pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheel .
 RUN pip install --no-deps --no-compile --no-index --prefix=/install /wheel/*.whl
