@@ -274,10 +274,10 @@ def _denial(gang: Gang, share: Share) -> Reason | None:
 
 
 def not_admitted_reason(reservation: Reservation) -> Reason:
-    if reservation.deleting:
-        return Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")
     if reservation.refusal:
         return Reason(names.ReasonCode.CHECK_REFUSED, reservation.refusal)
+    if reservation.deleting:
+        return Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")
     if reservation.eviction_message:
         return Reason(names.ReasonCode.SHARE_EVICTED, f"its workers were stopped there: {reservation.eviction_message}")
     if reservation.reserved_at is None:

@@ -335,7 +335,7 @@ def _loss_reason(gang: Gang, placement: Placement, share: Share, reservation: Re
     key = placement.share_key(share)
     if key not in gang.pods.shares_with_remote_pods and (denial := gang.pods.pod_denials.get(key)):
         return denial
-    has_quota = reservation.reserved_at is not None and not reservation.stranded
+    has_quota = reservation.reserved_at is not None and not (reservation.stranded or reservation.ended)
     if reservation.admitted or reservation.deleting or has_quota:
         return ""
     if reservation.eviction_message:

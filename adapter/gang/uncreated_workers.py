@@ -21,7 +21,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.incomplete_gang import is_incomplete
 from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
-from adapter.gang.timeouts import current_exclusions, start_timeout_exclusion
+from adapter.gang.timeouts import start_timeout_exclusion
 from adapter.gang.withheld_workers import workers_to_withhold
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey, describe_shares
 from adapter.objects.reason import clause
@@ -172,13 +172,12 @@ def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Shar
 def _may_another_cluster_help(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> bool:
     """Whether to leave out the clusters of these shares: not if the manager cluster is the cause.
 
-    Nor if another cluster did not help before, or is not there: the gang's other workers may need one of these.
+    Nor if another cluster did not help before, or the policy has no other. One that is cordoned, unreachable or
+    excluded now may be open before the workers could be created here.
     """
     if placement.start_timeouts or NO_MANAGER_POD in _overdue_workers(gang, now):
         return False
-    excluded = {exclusion.cluster for exclusion in current_exclusions(placement, now, gang.policy.start_timeout)}
-    closed = {share.cluster for share in shares} | excluded | gang.clusters.closed
-    return not closed.issuperset(gang.policy.clusters)
+    return not {share.cluster for share in shares}.issuperset(gang.policy.clusters)
 
 
 def _exclude_clusters(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:

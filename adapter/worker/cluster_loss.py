@@ -31,10 +31,9 @@ class ClusterLoss:
     # What a user must fix before the head can be asked.
     head_problem: str = ""
 
-    @property
-    def may_return(self) -> bool:
-        """Whether the cluster is registered, so that its workers may be observed again."""
-        return self.given_up_at != _EPOCH
+    def is_given_up(self, now: datetime) -> bool:
+        """Whether its workers count as lost; those of a cluster that is not registered always do."""
+        return self.given_up_at is not None and now >= self.given_up_at
 
 
 def loss_of_cluster(cluster: Raw | None, reason: Reason | None, *, timeout: timedelta) -> ClusterLoss | None:
@@ -76,5 +75,5 @@ def ray_node_address(pod: Raw) -> str:
 
 def given_up_clusters(losses: Mapping[str, ClusterLoss | None], now: datetime) -> dict[str, str]:
     """The clusters whose workers count as lost unless Ray has their nodes alive, with the reason."""
-    lost = {key: loss.reason for key, loss in losses.items() if loss and loss.given_up_at and now >= loss.given_up_at}
+    lost = {key: loss.reason for key, loss in losses.items() if loss and loss.is_given_up(now)}
     return {name: f"the worker cluster {reason}" for name, reason in lost.items()}

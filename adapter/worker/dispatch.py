@@ -311,8 +311,8 @@ def _may_choose_slot(state: WorkerState) -> bool:
     - A create request for the planned slot is unanswered; the request is repeated (create_pod.create_when_ready).
     - The remote pod has been created.
     - The slot's cluster is unreachable, and the remote pod may exist there. A round that is withdrawn meanwhile takes
-      the cluster out of the plan, and not the pod off its node. The manager pod is Failed once the cluster counts as
-      lost. A slot in no cluster of the plan or the fleet is one that a user's template names.
+      the cluster out of the plan, and not the pod off its node, until the cluster counts as lost. A slot in no cluster
+      of the plan or the fleet is one that a user's template names.
     """
     creation = state.worker.creation
     if creation.unanswered and state.has_planned_slot:
@@ -327,7 +327,9 @@ def _may_choose_slot(state: WorkerState) -> bool:
 def _is_known_cluster(state: WorkerState) -> bool:
     loss = state.worker.clusters.loss
     is_in_plan = any(share.cluster == state.cluster for share in state.placement.active_shares)
-    return is_in_plan or (loss is not None and loss.may_return)
+    if is_in_plan or loss is None or has_template_slot(state.pod):  # a template slot is of the first round
+        return is_in_plan
+    return not loss.is_given_up(state.now)
 
 
 def _free_slot(state: WorkerState) -> Slot | None:

@@ -93,7 +93,7 @@ def mark_unreachable(job: Job | None, pod: Raw, cluster: str, loss: ClusterLoss,
     Its data path may still work, so it counts as running until its timeout, and longer while the head has its node
     alive. It fails at once when the head reports the node dead.
     """
-    is_overdue = loss.given_up_at is not None and now >= loss.given_up_at
+    is_overdue = loss.is_given_up(now)
     if loss.ray_node_alive is False:
         return _fail_pod(
             pod, names.WORKER_LOST, f"Ray's head lost the node, and worker cluster {cluster} {loss.reason}.", now

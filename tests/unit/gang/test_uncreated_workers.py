@@ -19,7 +19,7 @@ from adapter.gang.uncreated_workers import (
     name_of_share,
     uncreated_workers,
 )
-from adapter.objects.placement import PlacementState, ShareKey, parse_placement
+from adapter.objects.placement import Exclusion, PlacementState, ShareKey, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of, uid_of
@@ -348,3 +348,42 @@ def test_the_observer_reads_since_when_workers_are_not_created(state: str) -> No
     assert facts.pods.workers
     assert (facts.pods.workers.was_complete, facts.pods.workers.creation_failure) == (state == "ready", QUOTA)
     assert (facts.policy.all_or_nothing, facts.policy.clusters) == (True, ("east", "west"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"unreachable": {"north": "syncing", "east": "syncing"}}, id="unreachable for a moment"),
+        pytest.param({"draining": frozenset({"north"})}, id="drained"),
+        pytest.param(
+            {
+                "placements": (
+                    replace(PLACEMENT, exclusions=(Exclusion("north", at(905), "x"), Exclusion("east", at(905), "x"))),
+                )
+            },
+            id="excluded for some seconds",
+        ),
+    ],
+)
+def test_a_cluster_that_creates_no_workers_is_excluded_although_no_other_is_open_now(more: dict[str, Any]) -> None:
+    """The others may open within seconds, and the workers are not withheld for minutes."""
+    facts = {"placements": (PLACEMENT,), "clusters": ("east", "west", "north"), **more}
+    gang_facts = gang(NONE_IN_WEST, all_or_nothing=False, uncreated_since=WEST_WAITS, **facts)
+    (plan,) = (action for action in decided(gang_facts, 900) if isinstance(action, Plan))
+    assert "west" in {exclusion.cluster for exclusion in plan.exclusions}
+    assert plan.newly_withheld is None and not plan.withheld_workers
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["rejected by a check", "deactivated"])
+def test_a_running_share_that_kueue_ended_is_planned_again_while_its_pods_end(refused: bool) -> None:
+    """A pod on a lost node may take for ever to end."""
+    ended = replace(
+        parse_reservation("west", make_reservation(PLACED)), admitted=False, ended=True, eviction_message="x",
+        refusal="no capacity" if refused else "",
+    )  # fmt: skip
+    facts = gang(
+        workers_with(E0, E1, W0, W1), reservations=(parse_reservation("east", make_reservation(PLACED)), ended),
+        all_or_nothing=False, shares_with_remote_pods=frozenset({EAST, WEST}),
+    )  # fmt: skip
+    (plan,) = (action for action in decided(facts, 30) if isinstance(action, Plan))
+    assert [share.cluster for share in plan.kept_shares or ()] == ["east"]

@@ -130,6 +130,7 @@ GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager c
 ELSEWHERE = "its pod holds a slot in another cluster"
 OTHER_GROUP = make_pod(placement=NAME, group="gpu")
 CAME_EAST = make_pod(placement=NAME, index="0", listed="east/1/role-workers/2 west/1/role-workers/2")
+CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
 CAME_SECOND = make_pod(placement=NAME, index="1", listed="east/1/role-workers/2 west/1/role-workers/2")
 CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
 EAST_AVOIDED = parse_placement(make_placement(WORK, excluded={"east": 60}))
@@ -492,6 +493,14 @@ CASES = [
          "a remote pod may run there, although its create has no answer",
          worker(UNPLANNED, targets={"east": target("east")}, unanswered=True, loss=UNREACHABLE),
          [RequeueAfter(timedelta(seconds=55))]),
+    Case("a slot of a withdrawn round is replaced once its cluster counts as lost",
+         "a new manager pod would get another one, too",
+         worker(UNPLANNED, targets={"east": target("east")}, unanswered=True, loss=LOST),
+         [AssignSlot(UNPLANNED, "east", EAST0)]),
+    Case("a template slot in an unreachable cluster outside of the plan is replaced",
+         "it is of the first round, which was placed",
+         worker(CAME_NORTH, targets={"east": target("east")}, loss=UNREACHABLE),
+         [AssignSlot(CAME_NORTH, "east", EAST0)]),
     Case("a slot in a cluster that is not registered any more is replaced",
          "no remote pod there can be observed again",
          worker(UNPLANNED, targets={"east": target("east")}, loss=UNREGISTERED),
