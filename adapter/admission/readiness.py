@@ -81,20 +81,29 @@ def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
             names.ConditionReason.UNKNOWN_CLUSTER,
             f"{name}: {_unknown_clusters_message(resolved_policy, missing)}",
         )
-    messages = [*_ready_messages(existing, missing), start_timeout_warning(policy, policy_objects)]
+    late_workers = _describe_late_workers(name, resolved_policy, policy_objects)
+    messages = [*_ready_messages(existing, missing), late_workers]
     return Readiness("True", names.ConditionReason.READY, " ".join(filter(None, messages)))
 
 
 def start_timeout_warning(policy: Raw, policy_objects: PolicyObjects) -> str:
     """A sentence on a policy whose late workers are not placed elsewhere, because a cluster's Kueue stops them before.
 
-    Empty if there is no such cluster, or the policy cannot be read. Kueue's time begins when it admits the share, ours
-    when the remote pod is created and the head is ready: so some minutes must be between the ends.
+    Empty if there is no such cluster, or the policy cannot be read.
     """
     try:
         resolved_policy = resolve_policy(policy, policy_objects)
     except specs.InvalidSpec:
         return ""
+    title = f"{names.DISPATCH_POLICY_KIND} {key_of(policy)[1]}"
+    return _describe_late_workers(title, resolved_policy, policy_objects)
+
+
+def _describe_late_workers(title: str, resolved_policy: ResolvedPolicy, policy_objects: PolicyObjects) -> str:
+    """Kueue's time begins when it admits the share, ours when the remote pod is created and the head is ready.
+
+    So some minutes must be between the ends.
+    """
     timeout = resolved_policy.policy.worker_start_timeout
     limits = {
         name: latest_replacement(ready_timeout)
@@ -104,7 +113,7 @@ def start_timeout_warning(policy: Raw, policy_objects: PolicyObjects) -> str:
     if not limits:
         return ""
     return (
-        f"{names.DISPATCH_POLICY_KIND} {key_of(policy)[1]}: spec.workerStartTimeout is {_minutes(timeout)}, and Kueue "
+        f"{title}: spec.workerStartTimeout is {_minutes(timeout)}, and Kueue "
         f"in {', '.join(limits)} stops the workers of a share of which none is ready before that; set it to at most "
         f"{_minutes(min(limits.values()))}, or raise waitForPodsReady.timeout of Kueue there and "
         "spec.podsReadyTimeout of the WorkerCluster."

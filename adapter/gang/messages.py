@@ -36,11 +36,17 @@ def no_quota_status(placement: Placement, now: datetime) -> PlacementStatus:
     return _build_status(placement, PlacementState.WAITING, text, now, admitted_shares=(), code=code)
 
 
-def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
-    texts = dict[str, str]()
+def first_reasons(blocked: Mapping[Share, Reason]) -> dict[str, Reason]:
+    """The first reason of each cluster that has a text, or its last one."""
+    reasons = dict[str, Reason]()
     for share, reason in blocked.items():
-        texts[share.cluster] = texts.get(share.cluster) or reason.text
-    return texts
+        known = reasons.get(share.cluster)
+        reasons[share.cluster] = known if known and known.text else reason
+    return reasons
+
+
+def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
+    return {cluster: reason.text for cluster, reason in first_reasons(blocked).items()}
 
 
 def reserving_status(placement: Placement, blocked: Mapping[Share, Reason], now: datetime) -> PlacementStatus:

@@ -59,11 +59,8 @@ def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now
 def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: datetime) -> list[Exclusion]:
     """Exclude the clusters that did not admit shares in time."""
     until = now + exclusion_duration(current, is_refused=reserve.is_refused(timed_out))
-    reasons = dict[str, Reason]()
-    for share, reason in timed_out.items():
-        known = reasons.get(share.cluster)
-        reasons[share.cluster] = known if known and known.text else reason
-    return [Exclusion(cluster, until, messages.describe_exclusion(reason)) for cluster, reason in reasons.items()]
+    reasons = messages.first_reasons(timed_out).items()
+    return [Exclusion(cluster, until, messages.describe_exclusion(reason)) for cluster, reason in reasons]
 
 
 def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> list[Action]:

@@ -73,7 +73,7 @@ def _sum_by_group(groups: Iterable[GroupShare]) -> Counter[str]:
 
 
 def without_withheld(workers: GangWorkers, pods: Iterable[Raw], count: int) -> GangWorkers:
-    """The gang's other workers: nobody waits for those that are withheld, and they wait for no slot."""
+    """The gang without its withheld workers, which need no slot for now."""
     uids = set(map(uid_of, pods))
     others = [pod for pod in workers.pods if uid_of(pod) not in uids]
     return replace(workers, pods=others, desired_workers=max(workers.desired_workers - count, 0))

@@ -6,11 +6,11 @@ Python 3.8 or later and nothing of ours. Source: frp:pkg/plugin/server, version 
 - A node's token is the HMAC-SHA256 of its name with names.key, so a token proves exactly one name.
 - All nodes are one user of frp. A visitor needs no login, but is let in only as the user of what it visits, and only a
   client with a login has a user.
-- A new proxy is answered with what its node gets, not with a verdict on what it asked for. So no option of frp that
-  nobody thought of can be claimed: groups, wildcards, ports.
+- A new proxy is answered with what its node gets, not with a verdict on what it asked for. So no other
+  option of frp can be claimed, such as groups, wildcards and ports.
 - A login with another client's run id would take its connections over, so a node may not name another node's.
 - The file `revoked` is read for each request. frp asks again at each heartbeat, and closes the connection of a node
-  that is refused then, so nobody finds its name any more. Connections of Ray that stand stay until they end. When this
+  that is refused then, so its name is not found any more. Connections of Ray that stand stay until they end. When this
   program fails, frp refuses.
 """
 

@@ -25,7 +25,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class RelaySecrets:
-    """What only the controller has of a network. The authority's own key stays with whoever signs."""
+    """What only the controller has of a network. The authority's own key is not among it."""
 
     authority: str  # the certificate, as PEM
     names_key: str  # in hex

@@ -1,6 +1,6 @@
 """The relay's protocol between islands: nodes of one Ray cluster join by their names through the manager's one port.
 
-Nobody reaches the nodes of another Ray cluster.
+The nodes of another Ray cluster are out of reach.
 
 Two networks stand beside each other. That of `ray` is a RayCluster by stock KubeRay: its head in the manager, and one
 worker in each worker cluster. The nodes of `other` only answer.

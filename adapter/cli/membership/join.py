@@ -81,8 +81,8 @@ async def _checked_address(both: MembershipClients, server: str, namespaces: Seq
     if problem:
         raise MembershipError(problem)
     address = await address_for_manager(both, server)
-    is_recorded = address == membership.joined_address(both.membership, both.existing)
-    problem = membership.address_problem(address, explicit=bool(server) or is_recorded)
+    is_known = bool(server or membership.joined_address(both.membership, both.existing))
+    problem = membership.address_problem(address, explicit=is_known)
     if problem:
         raise MembershipError(problem)
     try:  # parse it as the controller will

@@ -11,7 +11,6 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -226,12 +225,10 @@ def _unpack_renamed(packed: tarfile.TarFile, target: Path, name: str, chosen: _M
 
 def _pack_stream(source: Path, name: str, process: ChildProcess) -> int:
     try:
-        with (
-            suppress(BrokenPipeError),
-            cast("IO[bytes]", process.stdin) as stdin,
-        ):  # the command has printed why it ended
-            with tarfile.open(fileobj=stdin, mode="w|") as packed:
-                packed.add(source, arcname=name)
+        with cast("IO[bytes]", process.stdin) as stdin, tarfile.open(fileobj=stdin, mode="w|") as packed:
+            packed.add(source, arcname=name)
+    except BrokenPipeError:
+        pass  # the command has printed why it ended
     except (tarfile.TarError, OSError) as error:
         process.kill()
         return print_error(f"It could not be packed, and the worker may have a part of it: {error}", EXIT_ERROR)

@@ -167,7 +167,7 @@ class _LogFollower:
                     str(meta(pod).get("name")), asyncio.create_task(grants.run_kubectl(kubectl)), now
                 )
             else:
-                self._close_log(uid_of(pod), await grants.run_kubectl(kubectl))
+                self._close_log(pod, await grants.run_kubectl(kubectl))
 
     def _report_no_logs(self, jobs: Sequence[JobFacts], pods: Sequence[Raw]) -> None:
         if not jobs or self._finished_uids or any(has_started(pod) for pod in pods if not is_head(pod)):
@@ -227,12 +227,12 @@ class _LogFollower:
             "this log alone.",
             code,
         )
-        self._close_log(uid_of(pod), code)
+        self._close_log(pod, code)
 
     def _report_end(self, name: str, code: int) -> None:
         if code != EXIT_OK:
             print_note(f"Pod {name}: its log broke off, and the pod has ended, so its last lines may be missing.")
 
-    def _close_log(self, uid: str, code: int) -> None:
-        self._finished_uids.add(uid)
+    def _close_log(self, pod: Raw, code: int) -> None:
+        self._finished_uids.add(uid_of(pod))
         self._exit_code = self._exit_code or code

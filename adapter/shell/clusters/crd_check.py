@@ -17,15 +17,15 @@ log = logging.getLogger(__name__)
 
 _PATH = f"/openapi/v3/apis/{names.API_VERSION}"
 _TIMEOUT_SECONDS = 3.0  # a slow answer must not delay a new leader noticeably
-_KINDS = ("dispatchpolicies", "placements", "workerclusters")
-_COMPONENT_KINDS = ("workeraccesses",)  # of a component that may not be installed; the access server has this version
+# The last one is of a component that may not be installed; the access server has this version.
+_KINDS = ("dispatchpolicies", "placements", "workerclusters", "workeraccesses")
 
 
 @functools.cache
 def shipped_schemas() -> dict[str, Raw]:
     """The schemas of this version's CRDs, by kind."""
-    names_of_files = (f"crd-{kind}.yaml" for kind in (*_KINDS, *_COMPONENT_KINDS))
-    specs = [yaml.safe_load((files(shell) / name).read_text(encoding="utf-8"))["spec"] for name in names_of_files]
+    manifests = (files(shell) / f"crd-{kind}.yaml" for kind in _KINDS)
+    specs = [yaml.safe_load(manifest.read_text(encoding="utf-8"))["spec"] for manifest in manifests]
     return {spec["names"]["kind"]: spec["versions"][0]["schema"]["openAPIV3Schema"] for spec in specs}
 
 

@@ -1330,8 +1330,8 @@ async def test_a_burst_of_changes_goes_through_other_tenants_gangs_a_few_times(
     assert visits <= (enqueue.WAKE_BURST + 1 / CAPACITY_SECONDS) * len(works)
     assert bench.fleet.capacity_versions.version >= 1000
     assert 0 < bench.queue.added[WAKE, "", "outdated"] <= CAPACITY_SECONDS
-    nobody = cast(Any, None)
-    reconciler = Reconciler(*[bench.manager, *[nobody] * 9, bench.handlers])
+    unused = cast(Any, None)
+    reconciler = Reconciler(*[bench.manager, *[unused] * 9, bench.handlers])
     assert await reconciler.reconcile((WAKE, "", "outdated")), "it is too early"
     bench.queue.added.clear()
     now += CAPACITY_SECONDS
