@@ -5,6 +5,7 @@ Groups are counted one by one, because a worker takes a slot of its own group on
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from adapter.gang.gang_facts import Gang
 from adapter.gang.start_timeout import StartTimeouts, may_receive_worker
@@ -35,7 +36,7 @@ def lacking_slots(
 
 
 def spare_shares(
-    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts
+    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts, now: datetime
 ) -> tuple[Share, ...]:
     """The shares without pods that are drained or surplus.
 
@@ -44,7 +45,7 @@ def spare_shares(
     remaining = tuple(shares)
     empty = [share for share in remaining if placement.share_key(share) not in gang.pods.shares_with_pods]
     undrained = undrained_shares(gang, empty)
-    unneeded = [share for share in undrained if not may_receive_worker(gang, share)]
+    unneeded = [share for share in undrained if not may_receive_worker(gang, share, now)]
     slots = slots_by_group(gang, placement, remaining, start_timeouts)
     drained = [share for share in empty if share not in undrained]
     return (*drained, *surplus_shares(gang, unneeded, slots))

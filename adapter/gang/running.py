@@ -98,7 +98,7 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
         if share not in lost.reasons and share not in timed_out
     ]
     start_timeouts = start_timeout.find_late_workers(gang, placement, now)
-    spare = set(group_slots.spare_shares(gang, placement, remaining, start_timeouts))
+    spare = set(group_slots.spare_shares(gang, placement, remaining, start_timeouts, now))
     unusable = uncreated_workers.find_unusable_shares(gang, placement, remaining, now)
     if lost.reasons or spare or unusable.shares or timed_out or recorded.withdrawing:
         exclusions = (

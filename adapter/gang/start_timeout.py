@@ -39,6 +39,7 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.worker_pod import has_ended as over
 from adapter.objects.worker_pod import (
+    has_template_slot,
     has_working_ray_node,
     is_dispatched,
     slot_cluster,
@@ -207,11 +208,11 @@ def fail_late_pods(gang: Gang, start_timeouts: StartTimeouts, now: datetime) -> 
     )
 
 
-def may_receive_worker(gang: Gang, share: Share) -> bool:
+def may_receive_worker(gang: Gang, share: Share, now: datetime) -> bool:
     """Whether a worker between two slots may take a slot on this share."""
     groups, workers = {group.name for group in share.groups}, gang.pods.workers
     return workers is not None and (
-        uncreated_pods(workers) > 0 or any(worker_group_of(pod) in groups for pod in pods_awaiting_slot(workers))
+        uncreated_pods(workers) > 0 or any(worker_group_of(pod) in groups for pod in pods_choosing_slot(workers, now))
     )
 
 
@@ -280,7 +281,7 @@ def _pods_to_fail(gang: Gang, workers: GangWorkers, start_timeouts: StartTimeout
     replaces all hosts of a replica with a late pod, so all of them need a slot.
     """
     free = drain_order.free_slots(workers, start_timeouts.closed_clusters | gang.clusters.draining)
-    free.subtract(map(worker_group_of, pods_awaiting_slot(workers)))
+    free.subtract(map(worker_group_of, pods_choosing_slot(workers, now)))
     uncreated, moving = uncreated_pods(workers), set[tuple[str, str, str]]()
     hosts = Counter(map(replica_key, workers.pods_with_slot))
     for pod in start_timeouts.late_pods:
@@ -344,3 +345,17 @@ def uncreated_pods(workers: GangWorkers) -> int:
 
 def pods_awaiting_slot(workers: GangWorkers) -> list[Raw]:
     return [pod for pod in workers.living_pods if not (slot_of(pod) or waits_for_quota(pod))]
+
+
+def pods_choosing_slot(workers: GangWorkers, now: datetime) -> list[Raw]:
+    """The pods without a slot, and those that leave their template slot for a free one (worker/dispatch.py).
+
+    KubeRay's replacement of a late pod may have the late pod's own template slot, in the cluster that is excluded now.
+    """
+    excluded = {exclusion.cluster for exclusion in workers.placement.exclusions if exclusion.until > now}
+    leaving = [
+        pod
+        for pod in workers.living_pods
+        if has_template_slot(pod) and slot_cluster(pod) in excluded and not workers.is_created(pod)
+    ]
+    return [*pods_awaiting_slot(workers), *leaving]

@@ -1,5 +1,6 @@
 """Slots of one worker group do not stand for those of another."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from adapter import names
 from adapter.actions import Action, Plan, UpdatePlacementStatus
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.lifecycle import decide
-from adapter.objects.placement import ShareKey, parse_placement
+from adapter.objects.placement import Exclusion, ShareKey, parse_placement
 from tests.unit.builders import at, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.fact_builders import with_facts
 from tests.unit.gang.test_lifecycle import gang
@@ -57,5 +58,26 @@ def test_the_slots_of_one_group_do_not_count_for_another_in_the_status() -> None
 def test_a_worker_between_two_slots_may_need_any_share_of_its_group(group: str, kept: list[str] | None) -> None:
     pod = make_pod(placement=HALFWAY["metadata"]["name"], group=group)
     waiting = GangWorkers(parse_placement(HALFWAY), [pod], {}, set(), set(), desired_workers=1)
+    plans = [action for action in decided(EAST, WEST, workers=waiting) if isinstance(action, Plan)]
+    assert [[share.cluster for share in plan.kept_shares or ()] for plan in plans] == ([kept] if kept else [])
+
+
+@pytest.mark.parametrize(
+    ("excluded_until", "dispatched", "kept"),
+    [
+        pytest.param(10_060, False, None, id="the pod leaves its template slot for a free one"),
+        pytest.param(9_990, False, ["east", "west"], id="the exclusion is over"),
+        pytest.param(10_060, True, ["east", "west"], id="its remote pod was created there"),
+    ],
+)
+def test_a_worker_with_a_template_slot_in_an_excluded_cluster_may_need_another_share(
+    excluded_until: float, dispatched: bool, kept: list[str] | None
+) -> None:
+    """KubeRay's replacement of a late pod has the late pod's template slot again."""
+    pod = make_pod(
+        placement=HALFWAY["metadata"]["name"], group="b", index="0", listed="east/1/role-b/2", dispatched=dispatched
+    )
+    placement = replace(parse_placement(HALFWAY), exclusions=(Exclusion("east", at(excluded_until), "x"),))
+    waiting = GangWorkers(placement, [pod], {}, set(), set(), desired_workers=1)
     plans = [action for action in decided(EAST, WEST, workers=waiting) if isinstance(action, Plan)]
     assert [[share.cluster for share in plan.kept_shares or ()] for plan in plans] == ([kept] if kept else [])

@@ -391,6 +391,8 @@ def ends(found: Gang, seconds: float = 101) -> list[str]:
 
 
 TWO = gathered([E0, E1, W0, W1])
+# KubeRay's replacement of a late pod, with the late pod's template slot.
+AGAIN = make_pod("x", placement=parse_placement(placed()).name, index="1", listed="east/1/role-workers/2")
 
 
 def test_a_late_pod_is_failed_when_another_slot_is_admitted() -> None:
@@ -416,6 +418,8 @@ def test_a_late_pod_is_failed_when_another_slot_is_admitted() -> None:
             id="a slot for a pod that KubeRay has still to make does not count"),
         pytest.param(gathered([E0, E1, W0, W1, pod("x", "")]), with_place(), [],
             id="a slot for an unplaced pod does not count"),
+        pytest.param(gathered([E0, W0, W1, AGAIN], {"x": None}), with_place(), [],
+            id="a slot for a pod that leaves its template slot does not count"),
         pytest.param(SPOT, with_place(count=2), ["a"], id="a worker that runs stays"),
     ],
 )  # fmt: skip
