@@ -124,6 +124,12 @@ class GangWorkers:
         """The living pods that have a slot."""
         return [pod for pod in self.living_pods if slot_of(pod)]
 
+    @property
+    def usable_shares(self) -> set[ShareKey]:
+        """The admitted shares on which a worker may be created now; a round that is not placed may be withdrawn."""
+        placed = (share for share in self.placement.active_shares if self.placement.is_placed(share))
+        return {key for share in placed if (key := self.placement.share_key(share)) in self.admitted_shares}
+
     def is_created(self, pod: Raw) -> bool:
         """Whether a manager pod has, or had, a remote pod."""
         return key_of(pod) in self.remote_pods or is_dispatched(pod)
@@ -190,9 +196,9 @@ def _own_free_slots(workers: GangWorkers, draining: Collection[str], hosts: Sequ
     Two writers may have divided a replica between two clusters.
     """
     own = {slot: pod for pod in hosts if (slot := slot_of(pod)) and slot.cluster not in draining}
-    free = set[Slot]()
+    free, usable = set[Slot](), workers.usable_shares
     for slot, pod in own.items():
-        if slot not in free and slot.share in workers.admitted_shares and is_planned_slot(workers.placement, pod, slot):
+        if slot not in free and slot.share in usable and is_planned_slot(workers.placement, pod, slot):
             block = replica.block_slots(workers.placement, pod, slot)
             free.update(block if all(each in own or each not in workers.taken_slots for each in block) else ())
     return len(free)
@@ -214,10 +220,10 @@ def _is_serving(pod: Raw, remote_pod: Raw | None) -> bool:
 
 
 def free_slots(workers: GangWorkers, closed_clusters: Collection[str]) -> Counter[str]:
-    """Count each worker group's free slots on admitted shares outside of these clusters, in whole replicas."""
-    free = Counter[str]()
+    """Count each worker group's free slots on usable shares outside of these clusters, in whole replicas."""
+    free, usable = Counter[str](), workers.usable_shares
     for share in workers.placement.active_shares:
-        if workers.placement.share_key(share) in workers.admitted_shares and share.cluster not in closed_clusters:
+        if workers.placement.share_key(share) in usable and share.cluster not in closed_clusters:
             for group in share.groups:
                 free[group.name] += replica.count_free_slots(workers.placement, share, group, workers.taken_slots)
     return free

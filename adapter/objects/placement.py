@@ -159,6 +159,13 @@ class Placement:
         """
         return self.placed_round or (self.first_round_of_plan - 1 if self.first_round_of_plan else self.round)
 
+    def is_placed(self, share: Share) -> bool:
+        """Whether a running job keeps this share: its round was admitted as a whole, or it is of one worker.
+
+        Another round may be withdrawn yet, with shares that are admitted.
+        """
+        return share.single_worker or self.round_of(share) <= self.implied_placed_round
+
     @property
     def active_shares(self) -> tuple[Share, ...]:
         """The wanted shares; while a round is withdrawn, those of earlier plans."""

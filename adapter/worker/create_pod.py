@@ -31,23 +31,25 @@ _READINESS_RETRY = timedelta(seconds=2)
 def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot, now: datetime) -> list[Action]:
     """Create the remote pod in the slot, with the head's mirror; nothing while something is to be waited for."""
     cluster = slot.cluster
-    # Wait while an orphan of this name or a remote pod elsewhere ends, the share is not admitted, the job is being
-    # deleted, or the head has no address.
+    # Wait while an orphan of this name or a remote pod elsewhere ends, the share is not admitted or its round not placed,
+    # the job is being deleted, or the head has no address.
     share = next((share for share in placement.active_shares if placement.share_key(share) == slot.share), None)
     reservation = worker.clusters.reservations.get(slot.share)
     if (
         cluster in worker.remote_pods
         or worker.own_remote_pods(pod)
         or worker.owner.deleted
+        or share is None
+        or not placement.is_placed(share)
         or reservation is None
         or not reservation.admitted
         or not worker.head.address.ip
     ):
         return []
     cluster_time = worker.clusters.clocks.time_in(cluster, now)
-    if share and share.workers > 1 and reservation.is_pods_ready_due(cluster_time):
+    if share.workers > 1 and reservation.is_pods_ready_due(cluster_time):
         return [RequeueAfter(_READINESS_RETRY)]
-    return _create_actions(worker, pod, placement, reservation, share, slot) if share else []
+    return _create_actions(worker, pod, placement, reservation, share, slot)
 
 
 def _create_actions(

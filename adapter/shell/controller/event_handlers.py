@@ -33,6 +33,7 @@ from adapter.objects.worker_pod import (
     Slot,
     has_ended,
     is_deleting,
+    is_dispatched,
     slot_of,
     slot_share,
     waits_for_quota,
@@ -349,6 +350,9 @@ class EventHandlers:
                 self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)
         if predicates.changed(before, after, lambda placement: placement.get("spec")):
             self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(raw))))
+        elif predicates.changed(before, after, predicates.placed_round):
+            waiting = (pod for pod in self._manager.pods.by_index("/".join(key_of(raw))) if not is_dispatched(pod))
+            self._enqueue.object_keys(POD, waiting)
         # The capacity that was promised to this gang is free for others.
         if predicates.frees_capacity(before, after):
             self._enqueue.gangs_after_promise_change()

@@ -100,6 +100,11 @@ def placement_quota(raw: Raw) -> object:
     return placement.active_shares, placement.status.get("state") == PlacementState.ENDED
 
 
+def placed_round(raw: Raw) -> object:
+    """The last round whose shares may have workers."""
+    return parse_placement(raw).implied_placed_round
+
+
 def frees_capacity(before: Raw | None, after: Raw | None) -> bool:
     """Whether a change of a Placement frees capacity.
 

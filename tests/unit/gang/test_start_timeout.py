@@ -412,6 +412,7 @@ def test_a_late_pod_is_failed_when_another_slot_is_admitted() -> None:
         pytest.param(TWO, excluding(with_place(), "west"), [], id="a slot in an excluded cluster does not count"),
         pytest.param(replace(TWO, admitted_shares={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [],
             id="a slot without quota does not count"),
+        pytest.param(TWO, {**with_place(), "status": {"placedRound": 1}}, [], id="a slot of a round that may be withdrawn does not count"),
         pytest.param(replace(TWO, taken_slots={*TWO.taken_slots, Slot(ShareKey("west", 2), "role-workers", 0)}),
             with_place(), [], id="a taken slot does not count"),
         pytest.param(replace(TWO, desired_workers=5), with_place(), [],

@@ -130,10 +130,13 @@ GONE, OVER = "its pod in the manager cluster is gone", "its pod in the manager c
 ELSEWHERE = "its pod holds a slot in another cluster"
 OTHER_GROUP = make_pod(placement=NAME, group="gpu")
 CAME_EAST = make_pod(placement=NAME, index="0", listed="east/1/role-workers/2 west/1/role-workers/2")
-CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
 CAME_SECOND = make_pod(placement=NAME, index="1", listed="east/1/role-workers/2 west/1/role-workers/2")
 CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
 EAST_AVOIDED = parse_placement(make_placement(WORK, excluded={"east": 60}))
+FURTHER_ROUND = replace(PLACE, first_round_of_plan=1)  # of a job that runs, and not placed yet
+SINGLE_WORKERS = replace(
+    FURTHER_ROUND, shares=tuple(replace(share, single_worker=True) for share in FURTHER_ROUND.shares)
+)
 UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 OTHER_ROUND = make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True)
 
@@ -501,6 +504,18 @@ CASES = [
          "it is of the first round, which was placed",
          worker(CAME_NORTH, targets={"east": target("east")}, loss=UNREACHABLE),
          [AssignSlot(CAME_NORTH, "east", EAST0)]),
+    Case("a slot of a further round gets no remote pod before the round is placed",
+         "the round may be withdrawn with its admitted shares",
+         worker(SLOTTED, placement=FURTHER_ROUND),
+         []),
+    Case("a slot of a further round gets a remote pod once the round is placed",
+         "its shares stay",
+         worker(SLOTTED, placement=replace(FURTHER_ROUND, placed_round=1)),
+         [CreatePod("east", JOB, replace(FURTHER_ROUND, placed_round=1), EAST, SLOTTED, body(EAST0))]),
+    Case("a share of one worker waits for no other share of its round",
+         "it is kept when others are not admitted",
+         worker(SLOTTED, placement=SINGLE_WORKERS),
+         [CreatePod("east", JOB, SINGLE_WORKERS, EAST, SLOTTED, body(EAST0))]),
     Case("a slot in a cluster that is not registered any more is replaced",
          "no remote pod there can be observed again",
          worker(UNPLANNED, targets={"east": target("east")}, loss=UNREGISTERED),

@@ -490,6 +490,17 @@ async def test_a_placement_enqueues_its_gang_and_with_another_plan_its_pods(
     assert (clusters <= bench.enqueued()) is (after in (NO_CAPACITY, None))
 
 
+@pytest.mark.parametrize("created", [False, True], ids=["without a remote pod", "with a remote pod"])
+async def test_a_further_round_that_is_placed_enqueues_its_pods_without_a_remote_pod(
+    bench: Bench, created: bool
+) -> None:
+    """A remote pod is created once the round is placed."""
+    bench.manager.pods.replace([make_pod("slotted", placement=NAME, slot="east/1/role-workers/0", dispatched=created)])
+    further = changed(PLACEMENT, "spec", "since", to=1)
+    bench.notify("placements", further, {**further, "status": {"state": "Placed", "placedRound": 1}})
+    assert bench.enqueued() == {GANG_KEY} | (set() if created else POD_ON_SHARE)
+
+
 @pytest.mark.parametrize(
     ("after", "matters"),
     [
