@@ -30,7 +30,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.reserve import blocked_shares, not_admitted_reason, reserve_round
 from adapter.gang.scale_up import PendingShares
 from adapter.gang.start_timeout import StartTimeouts
-from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit
+from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit, without_old_timeouts
 from adapter.gang.uncreated_workers import NO_UNUSABLE_SHARES, UnusableShares
 from adapter.objects.placement import Exclusion, Placement, PlacementState, Share
 from adapter.objects.reason import Reason, clause
@@ -62,6 +62,7 @@ class _LostShares:
 
 def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
     """Queue a gang without remote pods again; otherwise place lost workers again and replace unready ones in time."""
+    placement = without_old_timeouts(placement, now, gang.policy.start_timeout)
     if unused_quota.is_overdue(gang, now):
         return unused_quota.queue_again(gang, workload, placement, now)
     if uncreated_workers.must_queue_again(gang, workload, placement, now):

@@ -5,6 +5,7 @@ Other modules act when a time is over.
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter.gang import dry_run
@@ -136,6 +137,15 @@ def start_timeout_exclusion(timeout: timedelta, current: Placement) -> timedelta
     It is doubled so that no worker alternates between clusters without nodes.
     """
     return min(_doubled_wait(timeout, current.start_timeouts), timeout * MAX_START_TIMEOUTS)
+
+
+def without_old_timeouts(current: Placement, now: datetime, start_timeout: timedelta) -> Placement:
+    """The Placement of a running gang; without its start timeouts, if it was not planned since for so long.
+
+    That is as long as the longest exclusion. So clusters of a gang that ran well count as new.
+    """
+    is_old = current.planned_at is not None and now >= current.planned_at + MAX_START_TIMEOUTS * start_timeout
+    return replace(current, start_timeouts=0) if is_old and current.waiting_since is None else current
 
 
 def current_exclusions(current: Placement | None, now: datetime, start_timeout: timedelta) -> tuple[Exclusion, ...]:

@@ -29,8 +29,8 @@ _HEAD_NOT_READY = "it has a node, but its readiness probe fails"
 def has_unused_quota(gang: Gang) -> bool:
     """Whether an admitted gang wants workers, has admitted shares and no remote pod, and can be observed everywhere.
 
-    A remote pod of an earlier time counts while its manager pod lives. An elastic job whose head works keeps it: a
-    share for more workers may be unused for other reasons than the head's.
+    A remote pod of an earlier time counts while its manager pod lives. A job that may compute on its head alone keeps
+    it, and gives back only its shares (uncreated_workers.py): an elastic one, and one that ran with all workers.
     """
     placement = gang.current_placement
     if placement is None or not are_checks_ready(gang) or gang.pods.shares_with_remote_pods:
@@ -39,7 +39,9 @@ def has_unused_quota(gang: Gang) -> bool:
     workers = gang.pods.workers  # None also while the gang has no manager pod
     if not (workers.desired_workers if workers else sum(gang.workers_to_place.values())):
         return False
-    if placement.job and (workers is None or workers.head_ready_since):
+    if workers is None and placement.job:
+        return False
+    if workers and workers.head_ready_since and (placement.job or workers.was_complete):
         return False
     if any(share.cluster in gang.clusters.unreachable for share in shares):
         return False

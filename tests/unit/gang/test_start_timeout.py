@@ -284,6 +284,22 @@ def test_a_cluster_is_excluded_for_longer_each_time(times: int, seconds: float) 
     assert plan(parse_placement(raw), 100 + seconds) in decided(gang(SPOT, raw), 100)
 
 
+@pytest.mark.parametrize(
+    ("planned", "since", "seconds"),
+    [
+        pytest.param(0, None, 100, id="the gang ran well for as long as the longest exclusion"),
+        pytest.param(101, None, 400, id="it was planned since"),
+        pytest.param(0, stamp(0), 400, id="its workers wait since then"),
+    ],
+)
+def test_old_start_timeouts_do_not_count(planned: float, since: str | None, seconds: float) -> None:
+    raw = placed(planned=planned)
+    raw["spec"] |= {"unstarted": 2, "waitingSince": since}
+    plans = [action for action in decided(gang(SPOT, raw), 500) if isinstance(action, Plan)]
+    assert [exclusion.until for action in plans for exclusion in action.exclusions] == [at(500 + seconds)]
+    assert [action.placement.start_timeouts for action in plans if action.placement] == [0 if seconds == 100 else 2]
+
+
 def excluding(raw: Raw, cluster: str = "east", until: float = 200) -> Raw:
     raw["spec"]["excluded"] = [{"cluster": cluster, "until": stamp(until), "reason": REASON}]
     return raw

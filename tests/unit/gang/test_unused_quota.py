@@ -93,6 +93,12 @@ ELASTIC = replace(PLACEMENT, job=parse_workload(WORK).job)
         pytest.param({"placements": (ELASTIC,), "workers": replace(workers_with(None), head_ready_since=START)}, False,
             id="the head of an elastic job works"),
         pytest.param({"placements": (ELASTIC,)}, True, id="the head of an elastic job finds no node"),
+        pytest.param({"workers": replace(workers_with(None), head_ready_since=START, was_complete=True)}, False,
+            id="the head works, and the job ran with all workers before"),
+        pytest.param({"workers": replace(workers_with(None), was_complete=True)}, True,
+            id="the job ran with all workers before, and its head finds no node"),
+        pytest.param({"workers": replace(workers_with(None), head_ready_since=START)}, True,
+            id="the head works, and the job never ran with all workers"),
     ],
 )  # fmt: skip
 def test_which_gang_has_unused_quota(more: Raw, is_unused: bool) -> None:
