@@ -4,6 +4,7 @@ Archives are named by their image id, so equal content is written once. It start
 By hand: `python -m hack.lab.images [NAME…]`.
 """
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -98,13 +99,18 @@ def prepare(name: str) -> tuple[Image, Path]:
     with lock.held(CACHE / "images.lock", "waiting for another build of the lab's images"):
         _sweep()
         image = make()
-        goal = CACHE / "images" / f"{name}-{image.image_id().removeprefix('sha256:')[:12]}.tar"
+        goal = CACHE / "images" / f"{name}-{_archive_hash(image)}.tar"
         if not goal.is_file():
             with step(f"image {image.reference}"):
                 goal.parent.mkdir(parents=True, exist_ok=True)
                 archive.write(goal, image)
             _forget(name, goal)
     return image, goal
+
+
+def _archive_hash(image: Image) -> str:
+    """Of what is in the archive: the image's id says nothing of its reference."""
+    return hashlib.sha256(f"{image.reference} {image.image_id()}".encode()).hexdigest()[:12]
 
 
 def _sweep() -> None:
