@@ -18,6 +18,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, truncate, uid_of
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job, PodSet, Workload
+from adapter.relay.relayed_worker import RelayedWorker
 from adapter.rewrite.target import Target
 
 
@@ -194,6 +195,7 @@ class CreatePod:
     body: Mapping[str, Any]
     # Copied object -> the first field that requires it; empty if the pod starts without the object.
     references: Mapping[Reference, str] = field(default_factory=dict)
+    relay: RelayedWorker | None = None  # what it needs to join through the relay
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,11 +204,17 @@ SERVING_SLICES_MANAGER: Final = f"serving.{DOMAIN}"
 SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # the policy that limits these slices; the role to write them
 
 # --- the relay of clusters without a route -----------------------------------------------------------------------
+# On the head's pod and on remote pods: the identity of their relayed network.
+RELAY_LABEL: Final = f"{DOMAIN}/relay"
+# On the Services and slices that lead routers to a head: the head's namespace.
+RELAY_NAMESPACE_LABEL: Final = f"{DOMAIN}/relay-namespace"
+RELAY_HEAD_POLICY: Final = "rayspan-relay-head"  # the policies that change and check such pods
 # Ports in pods with Ray, outside the ranges from which Ray and kernels choose.
 RELAY_SERVER_PORT: Final = 29170  # in a head's pod: what routers dial
 RELAY_PROXY_PORT: Final = 29171  # on each pod's loopback: what Ray's gRPC asks to connect
 RELAY_HOOK_PORT: Final = 29172  # on a head's loopback: what the server asks whether a node may log in
 RELAY_ROUTER_PORT: Final = 7443  # in a router's pod
+RELAY_KEY_SECRET: Final = "rayspan-relay-key"  # in our namespace: what all certificates and tokens are made from
 RELAY_VOLUME: Final = "rayspan-relay"
 RELAY_CLIENT: Final = "rayspan-relay"  # the sidecar of each node
 RELAY_SERVER: Final = "rayspan-relay-server"  # a sidecar of a head

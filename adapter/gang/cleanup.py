@@ -60,14 +60,12 @@ def delete_ended_shares(
 def leftover_wait(gang: Gang, workload: Workload, shares: Iterable[Reservation], now: datetime) -> timedelta:
     """How long these shares delay a new plan.
 
-    A share whose deletion is denied does not delay the plan. Workers that still end, and a share with a finalizer of
-    others, delay it until ENDING_TIMEOUT after the manager reserved quota.
+    A share whose deletion is denied does not delay the plan. Workers that still end delay it until ENDING_TIMEOUT after
+    the manager reserved quota.
     """
     awaited = [share for share in shares if share.uid not in gang.shares.deletion_denials]
-    if not awaited:
-        return timedelta(0)
-    if not all(share.deleting or gang.shares.ending_pods.get(share.uid) for share in awaited):
-        return RESYNC
+    if not awaited or any(not gang.shares.ending_pods.get(share.uid) for share in awaited):
+        return RESYNC if awaited else timedelta(0)
     remaining = end_of_wait(workload.reserved_at or now, ENDING_TIMEOUT, now) - now
     return min(max(remaining, timedelta(0)), RESYNC)
 

@@ -33,6 +33,7 @@ class GangJobFacts:
     start_warning: str
     portability_warning: str  # what its workers refer to that only the manager has
     waiting_warning: str  # what becomes of workers that wait for long
+    relay: str  # the identity of its relayed network; empty: it has none
     record_denied: bool  # the manager cluster denies what an attempt records on the Workload
 
 

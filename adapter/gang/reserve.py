@@ -25,6 +25,7 @@ from adapter.objects.placement import Placement, Share
 from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
+from adapter.relay import relay_network
 
 RESERVED_LAST = Reason(
     names.ReasonCode.PREEMPTION_DEFERRED,
@@ -198,7 +199,8 @@ def podset_locks(gang: Gang, name: str, placement: Placement | None = None) -> t
     updates.
     """
     listed = placement if placement and placement.job is None else None
-    return tuple(_podset_update(podset, name, listed) for podset in (*gang.job.remote_podsets, *gang.job.idle_podsets))
+    locks = (_podset_update(podset, name, listed) for podset in (*gang.job.remote_podsets, *gang.job.idle_podsets))
+    return (*locks, relay_network.podset_update(gang.job.relay)) if gang.job.relay else tuple(locks)
 
 
 def _podset_update(podset: str, name: str, placement: Placement | None) -> dict[str, object]:

@@ -36,6 +36,7 @@ _HOST_AND_PORT = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:(?P<port>[1-9][0-9]{0,4}))?"
 )
 _LAST_PORT = 65535
+_RELAY_ADDRESS = re.compile(r"(?:\[[0-9a-f:]+\]|[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?):(?P<port>[1-9][0-9]{0,4})")
 MAX_REPORTED_FAULTS = 100  # of one object: more faults have a common cause, and each costs time
 
 
@@ -134,6 +135,41 @@ class HeadSpec(_Spec):
         return self
 
 
+class NetworkSpec(_Spec):
+    """How the pods of a worker cluster and the head reach each other."""
+
+    mode: Literal["Flat", "Relay"] = "Flat"
+    address: str = ""  # of mode Relay: host and port of the relay's routers, as that cluster reaches them
+    image: str = ""  # of mode Relay: that of the sidecars
+
+    @property
+    def is_relayed(self) -> bool:
+        return self.mode == "Relay"
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @model_validator(mode="after")
+    def _check_relay(self) -> Self:
+        if not self.is_relayed and (self.address or self.image):
+            raise ValueError("address and image are of mode Relay")
+        if not self.is_relayed:
+            return self
+        match = _RELAY_ADDRESS.fullmatch(self.address)
+        if not match or not 0 < int(match["port"]) <= _LAST_PORT:
+            raise ValueError(
+                f"address {self.address!r} is not host and port of the relay, such as relay.example.com:30443"
+            )
+        if not self.image:
+            raise ValueError("mode Relay needs the image of the sidecars")
+        return self
+
+
 _StringMap = Mapping[str, str]
 
 
@@ -205,6 +241,7 @@ class WorkerCluster(_Spec):
     labels: dict[str, str] = Field(default_factory=dict)
     resources: dict[str, int] = Field(default_factory=dict)
     head: HeadSpec = HeadSpec()
+    network: NetworkSpec = NetworkSpec()
     pods: PodMapping = NO_MAPPING
     cordoned: bool = False
     draining: bool = False  # cordoned, and its worker pods are moved away

@@ -1,8 +1,9 @@
 """The hook of a head's frp server: decides who may log in, which name a node gets, and who must leave.
 
-Runs in a head's sidecar as `python3 -c` with four arguments: the RayCluster's identity, the name of its head's node,
-the port to listen on, and the folder with the Secret's files `names.key`, `connect.secret` and `revoked`. It needs
-Python 3.8 or later and nothing of ours. Source: frp:pkg/plugin/server, version 0.65.
+Runs in a head's sidecar as the file `hook` of the head's Secret, with four arguments: the RayCluster's identity, the
+name of its head's node, the port to listen on, and the folder with the Secret's other files `names.key`,
+`connect.secret` and `revoked`. It needs Python 3.8 or later and nothing of ours. Source: frp:pkg/plugin/server, version
+0.65.
 - A node's token is the HMAC-SHA256 of its name with names.key, so a token proves exactly one name.
 - All nodes are one user of frp. A visitor needs no login, but is let in only as the user of what it visits, and only a
   client with a login has a user.

@@ -8,8 +8,12 @@ takes names.
 import hashlib
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from adapter import names
+from adapter.objects.unstructured import Raw
 
 CLUSTER_DOMAIN: Final = "svc.cluster.local"
 SERVER_DOMAIN: Final = "relay"  # what the router looks for in a ClientHello
@@ -18,13 +22,14 @@ MANAGER: Final = ""  # instead of a WorkerCluster's name: the head's cluster
 _PREFIX: Final = "rayspan-relay"
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HASH_LENGTH: Final = 10
+_IDENTITY_LENGTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RelayNetwork:
     """One RayCluster that needs the relay."""
 
-    identity: str  # random, of lower-case letters and digits: who knows it may dial the head's server
+    identity: str  # of lower-case letters and digits: who knows it may dial the head's server
     namespace: str
 
     @property
@@ -34,8 +39,12 @@ class RelayNetwork:
 
     @property
     def secret(self) -> str:
-        """The Secret in each of its clusters."""
+        """The head's Secret."""
         return f"{_PREFIX}-{self.identity}"
+
+    def worker_secret(self, pod: str) -> str:
+        """The Secret of a worker's pod. So no worker's account of the cluster has another's token beside its own."""
+        return f"{self.secret}-{pod}"
 
     @property
     def router_service(self) -> str:
@@ -64,9 +73,34 @@ class RelayNetwork:
         return f"{pod}.{self.node_domain(cluster)}"
 
 
+def identity_of(gang_uid: str) -> str:
+    """The identity of a gang's network; the same for all attempts, and for all slices of an elastic job."""
+    return hashlib.sha256(gang_uid.encode()).hexdigest()[:_IDENTITY_LENGTH] if gang_uid else ""
+
+
+def recorded_identity(updates: Iterable[Raw]) -> str:
+    """The identity that podset updates give to the head's podset; empty for a gang without a relayed network."""
+    labels = (update.get("labels") or {} for update in updates if update.get("name") == names.HEAD)
+    return next((str(own[names.RELAY_LABEL]) for own in labels if own.get(names.RELAY_LABEL)), "")
+
+
+def podset_update(identity: str) -> dict[str, Any]:
+    """The update of the head's podset from which the head's admission policy makes it a node of the network."""
+    return {"name": names.HEAD, "labels": {names.RELAY_LABEL: identity}}
+
+
 def router_service(identity: str) -> str:
     """As the router makes it of a server's name."""
     return f"rayspan-head-{identity}"
+
+
+def head_services(ray_cluster: str, namespace: str) -> tuple[str, str, str]:
+    """The names by which its own cluster reaches a head, as KubeRay calls its Service unless a user names it.
+
+    Source: kuberay:controllers/ray/utils/util.go, GenerateHeadServiceName.
+    """
+    service = f"{ray_cluster}-head-svc"
+    return service, f"{service}.{namespace}", f"{service}.{namespace}.{CLUSTER_DOMAIN}"
 
 
 def node_token(names_key: str, node: str) -> str:

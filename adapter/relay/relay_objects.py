@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter import names
+from adapter import names, programs
 from adapter.objects.unstructured import Raw
 from adapter.relay import frp_config
 from adapter.relay.frp_config import RelayAddress
 from adapter.relay.relay_network import HEAD, MANAGER, RelayNetwork, node_token, token_key
 
+HOOK_KEY: Final = "hook"
 NAMES_KEY: Final = "names.key"
 CONNECT_KEY: Final = "connect.secret"
 REVOKED_KEY: Final = "revoked"
@@ -42,26 +43,23 @@ def head_secret(
         frp_config.SERVER_PRIVATE_KEY_KEY: server.private_key,
         frp_config.SERVER_CONFIG_KEY: frp_config.server_config(network),
         frp_config.CLIENT_CONFIG_KEY: frp_config.head_client_config(network, secrets.connect_secret),
+        HOOK_KEY: programs.RELAY_HOOK,
         NAMES_KEY: secrets.names_key,
         CONNECT_KEY: secrets.connect_secret,
         REVOKED_KEY: "\n".join(sorted(revoked)),
         token_key(HEAD): node_token(secrets.names_key, network.head_node),
     }
-    return _secret(network, data)
+    return _secret(network, network.secret, data)
 
 
 def worker_secret(
-    network: RelayNetwork,
-    secrets: RelaySecrets,
-    client: KeyPair,
-    relay: RelayAddress,
-    cluster: str,
-    pods: Sequence[str],
+    network: RelayNetwork, secrets: RelaySecrets, client: KeyPair, relay: RelayAddress, cluster: str, pod: str
 ) -> dict[str, Any]:
-    """The Secret in a worker cluster: a client's certificate for all its nodes, and a token for each."""
-    tokens = {token_key(pod): node_token(secrets.names_key, network.node_name(pod, cluster)) for pod in pods}
+    """The Secret of a worker's pod: a client's certificate for all nodes of its cluster, and the token of its own."""
+    token = node_token(secrets.names_key, network.node_name(pod, cluster))
     config = frp_config.worker_client_config(network, relay, secrets.connect_secret)
-    return _secret(network, {**_client_files(secrets, client), frp_config.CLIENT_CONFIG_KEY: config, **tokens})
+    data = {**_client_files(secrets, client), frp_config.CLIENT_CONFIG_KEY: config, token_key(pod): token}
+    return _secret(network, network.worker_secret(pod), data)
 
 
 def node_service(network: RelayNetwork, cluster: str, selector: Mapping[str, str]) -> dict[str, Any]:
@@ -95,8 +93,8 @@ def _client_files(secrets: RelaySecrets, client: KeyPair) -> dict[str, str]:
     }
 
 
-def _secret(network: RelayNetwork, data: Mapping[str, str]) -> dict[str, Any]:
-    return _object("v1", "Secret", network.namespace, network.secret, stringData=dict(data))
+def _secret(network: RelayNetwork, name: str, data: Mapping[str, str]) -> dict[str, Any]:
+    return _object("v1", "Secret", network.namespace, name, stringData=dict(data))
 
 
 def _object(

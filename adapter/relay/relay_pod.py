@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter import names, programs
+from adapter import names
 from adapter.objects import ray_start
 from adapter.objects.unstructured import Raw, key_of
 from adapter.relay import frp_config, relay_objects
@@ -41,6 +41,7 @@ _SERVER_FILES: Final = (
     frp_config.SERVER_CERT_KEY,
     frp_config.SERVER_PRIVATE_KEY_KEY,
     frp_config.SERVER_CONFIG_KEY,
+    relay_objects.HOOK_KEY,
     relay_objects.NAMES_KEY,
     relay_objects.CONNECT_KEY,
     relay_objects.REVOKED_KEY,
@@ -55,6 +56,7 @@ class _Node:
     hostname: str
     cluster: str
     image: str
+    secret: str
 
     @property
     def name(self) -> str:
@@ -63,13 +65,28 @@ class _Node:
 
 def worker_pod(pod: Raw, network: RelayNetwork, cluster: str, image: str) -> dict[str, Any]:
     """A remote pod as a node of the network; its hostname is its own name."""
-    node = _Node(network, key_of(pod)[1], cluster, image)
+    name = key_of(pod)[1]
+    node = _Node(network, name, cluster, image, network.worker_secret(name))
     return {**pod, "spec": _node_spec(pod.get("spec") or {}, node, [_client(node)], _CLIENT_FILES)}
+
+
+def counted_template(template: Raw, image: str) -> dict[str, Any]:
+    """A worker's template with the sidecar as far as quota counts it."""
+    spec = template.get("spec") or {}
+    sidecar: dict[str, Any] = {"name": names.RELAY_CLIENT, "image": image, "restartPolicy": "Always"}
+    sidecar["resources"] = {"requests": dict(_CLIENT_REQUESTS)}
+    return {**template, "spec": {**spec, "initContainers": [sidecar, *(spec.get("initContainers") or ())]}}
+
+
+def is_counted(template: Raw) -> bool:
+    """Whether a worker's template has the sidecar."""
+    containers = (template.get("spec") or {}).get("initContainers") or ()
+    return any(container.get("name") == names.RELAY_CLIENT for container in containers)
 
 
 def head_spec(spec: Raw, network: RelayNetwork, image: str, own_services: Sequence[str] = ()) -> dict[str, Any]:
     """The spec of a head's pod; `own_services` are the names of its Services, which its own cluster reaches."""
-    node = _Node(network, HEAD, MANAGER, image)
+    node = _Node(network, HEAD, MANAGER, image, network.secret)
     sidecars = [_hook(node), _server(node), _client(node)]
     return _node_spec(spec, node, sidecars, (*_CLIENT_FILES, *_SERVER_FILES), own_services)
 
@@ -83,7 +100,7 @@ def _node_spec(
         for kind in ("initContainers", "containers")
     )
     items = [{"key": key, "path": key} for key in files]
-    volume = {"name": names.RELAY_VOLUME, "secret": {"secretName": node.network.secret, "items": items}}
+    volume = {"name": names.RELAY_VOLUME, "secret": {"secretName": node.secret, "items": items}}
     return {
         **spec,
         "hostname": node.hostname,
@@ -146,7 +163,7 @@ def _with_node_address(container: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _client(node: _Node) -> dict[str, Any]:
-    token = {"name": node.network.secret, "key": token_key(node.hostname)}
+    token = {"name": node.secret, "key": token_key(node.hostname)}
     env: list[Raw] = [
         {"name": frp_config.NODE_ENV, "value": node.name},
         {"name": frp_config.TOKEN_ENV, "valueFrom": {"secretKeyRef": token}},
@@ -162,7 +179,8 @@ def _server(node: _Node) -> dict[str, Any]:
 
 def _hook(node: _Node) -> dict[str, Any]:
     facts = [node.network.identity, node.name, str(names.RELAY_HOOK_PORT), frp_config.FOLDER]
-    return _sidecar(names.RELAY_HOOK, node.image, ["python3", "-c", programs.RELAY_HOOK, *facts], _HOOK_REQUESTS)
+    command = ["python3", f"{frp_config.FOLDER}/{relay_objects.HOOK_KEY}", *facts]
+    return _sidecar(names.RELAY_HOOK, node.image, command, _HOOK_REQUESTS)
 
 
 def _sidecar(

@@ -48,6 +48,7 @@ class HeadAddress:
     namespace: str = ""  # the worker pod's
     ray_cluster: str = ""
     head_spec: HeadSpec = field(default_factory=HeadSpec)
+    relay_name: str = ""  # the head's name in a relayed network, by which all its workers join
 
     @classmethod
     def from_pod(cls, pod: Raw, ip: str) -> Self:
@@ -110,6 +111,8 @@ class HeadAddress:
 
     def head_annotations(self) -> dict[str, str]:
         """The annotations that `stale_address` reads; none where a moved head needs no action."""
+        if self.relay_name:
+            return {}
         match self.head_spec.address, self.service_key:
             case "PodIP", _:
                 return {names.HEAD_IP_ANNOTATION: self.ip}
@@ -136,6 +139,8 @@ class HeadAddress:
 
     @cached_property
     def _host_and_port(self) -> tuple[str, str]:
+        if self.relay_name:
+            return self.relay_name, ""
         name, namespace = self._name_and_namespace
         match self.head_spec.address:
             case "PodIP":

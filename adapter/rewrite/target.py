@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from adapter import names
 from adapter.objects.placement import share_name
-from adapter.objects.specs import NO_MAPPING, HeadSpec, PodMapping, WorkerCluster
+from adapter.objects.specs import NO_MAPPING, HeadSpec, NetworkSpec, PodMapping, WorkerCluster
 from adapter.objects.unstructured import Raw
 
 
@@ -23,6 +23,7 @@ class Target:
     labels: Mapping[str, str] = field(default_factory=dict)  # for Ray
     resources: Mapping[str, int] = field(default_factory=dict)  # for Ray
     head: HeadSpec = field(default_factory=HeadSpec)
+    network: NetworkSpec = field(default_factory=NetworkSpec)
     queue: str  # LocalQueue
     manager: str  # id of the manager cluster
     workload: str  # its name, or that of the gang of an elastic job
@@ -58,6 +59,7 @@ class Target:
             labels=spec.labels,
             resources=spec.resources,
             head=spec.head,
+            network=spec.network,
             queue=queue,
             manager=manager,
             workload=workload,

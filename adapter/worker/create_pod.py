@@ -7,6 +7,7 @@ writes its spec.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from adapter import names
 from adapter.actions import Action, CreatePod, MirrorHead, RequeueAfter, emit_event
@@ -18,8 +19,13 @@ from adapter.objects.topology_request import with_topology_request
 from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
+from adapter.relay import relay_pod
+from adapter.relay.frp_config import RelayAddress
+from adapter.relay.relay_network import RelayNetwork
+from adapter.relay.relayed_worker import RelayedWorker
 from adapter.rewrite import copied_objects, ray_node_env, rewriter, service_mirror, stripping
 from adapter.rewrite import group_workload as holding
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.worker.worker_facts import Worker
 
@@ -31,8 +37,8 @@ _READINESS_RETRY = timedelta(seconds=2)
 def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot, now: datetime) -> list[Action]:
     """Create the remote pod in the slot, with the head's mirror; nothing while something is to be waited for."""
     cluster = slot.cluster
-    # Wait while an orphan of this name or a remote pod elsewhere ends, the share is not admitted or its round not placed,
-    # the job is being deleted, or the head has no address.
+    # Wait while an orphan of this name or a remote pod elsewhere ends, the share is not admitted, its round is not
+    # placed, the job is being deleted, or the head has no address.
     share = next((share for share in placement.active_shares if placement.share_key(share) == slot.share), None)
     reservation = worker.clusters.reservations.get(slot.share)
     if (
@@ -55,18 +61,24 @@ def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot
 def _create_actions(
     worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: Slot
 ) -> list[Action]:
-    body = _remote_pod_body(worker, pod, reservation, share, slot)
+    body, target = _remote_pod_body(worker, pod, reservation, share, slot), worker.clusters.targets[share.cluster]
+    invalid = _validation_problem(pod, body, target.pods)
+    relay = _relayed_worker(worker, pod, share.cluster)
+    if relay:
+        body = _as_relayed_node(body, relay, target.network.image or worker.owner.relay_image)
     wanted = rewriter.referenced_objects(pod, worker.owner.pull_secrets)
     if (
-        problem := _validation_problem(pod, body, worker.clusters.targets[share.cluster].pods)
+        problem := invalid
+        or (_relay_problem(worker.head.pod, target.network.image or worker.owner.relay_image) if relay else "")
         or _excess_reason(body, reservation, slot)
         or copied_objects.over_limit_reason(wanted, {})
     ):
         text = f"A worker for {share.cluster} is not created: {problem}."
         return emit_event(worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
-    creation = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
-    events = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
-    return [*events, *head_mirror_writes(worker, pod, placement, slot.share), creation]
+    creation = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted, relay)
+    events = _report_user_overrides(worker.owner.job, pod, target)
+    mirrors = [] if relay else head_mirror_writes(worker, pod, placement, slot.share)
+    return [*events, *mirrors, creation]
 
 
 def head_mirror_writes(worker: Worker, pod: Raw, placement: Placement, share_key: ShareKey) -> list[Action]:
@@ -89,7 +101,7 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
     return rewriter.remote_pod(
         # Kueue schedules no pod without the request of its share. The RayCluster's template may be edited meanwhile.
         with_topology_request(pod, reservation.topology_requests.get(role)),
-        head=worker.head.address,
+        head=_head_address(worker, pod),
         target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
         slot=str(slot),
@@ -97,6 +109,49 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
         pod_group=reservation.pod_group,
         pull_secrets=worker.owner.pull_secrets,
     )
+
+
+def _relayed_worker(worker: Worker, pod: Raw, cluster: str) -> RelayedWorker | None:
+    """What a worker of a gang with a relayed network needs; a flat cluster's workers dial the head itself."""
+    if not worker.owner.relay:
+        return None
+    network, head_ip = worker.clusters.targets[cluster].network, worker.head.address.ip
+    address = RelayAddress(network.host, network.port) if network.is_relayed else _head_server(head_ip)
+    return RelayedWorker(RelayNetwork(worker.owner.relay, key_of(pod)[0]), cluster, address, head_ip)
+
+
+def _relay_problem(head: Raw | None, image: str) -> str:
+    """Why workers cannot join the head through the relay; its admission policy makes it a node of the network."""
+    if not image:
+        return (
+            "the job's head was started for the relay, and no cluster of its policy has mode Relay any more, whose "
+            "image its workers need; set spec.network of one again, or start the job again"
+        )
+    containers = ((head or {}).get("status") or {}).get("initContainerStatuses") or ()
+    if any(container.get("name") == names.RELAY_SERVER for container in containers):
+        return ""
+    return (
+        f"the head pod {key_of(head or {})[1]} has no container {names.RELAY_SERVER}, so no worker reaches it through "
+        "the relay; install the component relay in the manager cluster, and start the job again"
+    )
+
+
+def _head_server(head_ip: str) -> RelayAddress:
+    return RelayAddress(head_ip, names.RELAY_SERVER_PORT)
+
+
+def _as_relayed_node(body: Raw, relay: RelayedWorker, image: str) -> dict[str, Any]:
+    """The remote pod as a node of its network; one that dials the head itself is replaced when the head moves."""
+    metadata = body["metadata"]
+    labels = {**metadata["labels"], names.RELAY_LABEL: relay.network.identity}
+    moves = {names.HEAD_IP_ANNOTATION: relay.head_ip} if relay.address == _head_server(relay.head_ip) else {}
+    node = relay_pod.worker_pod(body, relay.network, relay.cluster, image)
+    return {**node, "metadata": {**metadata, "labels": labels, "annotations": {**metadata["annotations"], **moves}}}
+
+
+def _head_address(worker: Worker, pod: Raw) -> HeadAddress:
+    network = RelayNetwork(worker.owner.relay, key_of(pod)[0])
+    return replace(worker.head.address, relay_name=network.head_node if worker.owner.relay else "")
 
 
 def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role: str) -> PodMapping:

@@ -28,6 +28,8 @@ class OwnerFacts:
     finished: bool  # the Workload; the shares are deleted next, but KubeRay may keep the RayCluster
     restarts_on_share_loss: bool
     pull_secrets: tuple[Raw, ...]  # as the template names them
+    relay: str = ""  # the identity of its relayed network; empty: it has none
+    relay_image: str = ""  # of the sidecars in clusters that name none
 
 
 @dataclass(frozen=True, slots=True)

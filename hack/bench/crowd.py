@@ -28,6 +28,7 @@ from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.rate_limit import TokenBucket
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.events import EventRecorder
+from adapter.shell.write.relay_writer import RelayWriter
 from hack.bench import crowdinput, promises
 from hack.bench.crowdinput import Crowd, Size
 from hack.bench.promises import Found
@@ -121,7 +122,9 @@ class Stand:
             worker_observer=facts.worker_observer,
             service_observer=facts.service_observer,
             assignments=assignments,
-            executor=wiring.build_executor(manager, fleet, facts, planning, announcer, memory, copier),
+            executor=wiring.build_executor(
+                manager, fleet, facts, planning, announcer, memory, copier, RelayWriter(manager, facts.policies)
+            ),
             condition_writer=self._nobody,
             quota_aggregator=self._nobody,
             ended_gangs=self._nobody,

@@ -15,22 +15,26 @@ from hack.release import chart, manifests, overlays, plugin
 CHART = REPO / "charts" / chart.NAME
 
 
-def write(folder: Path, version: str, repository: str, downloads: str = "", digest: str = "") -> None:
+def write(
+    folder: Path, version: str, repository: str, downloads: str = "", digest: str = "", relay_digest: str = ""
+) -> None:
     """All files of a release: manifests in `folder` itself, and the chart below it.
 
     With the address that they are published under also the plugin's archives, for which pip asks an index. With the
-    digest of the image, manifests and chart name exactly that image, wherever its tag points later.
+    digests of the images, manifests and chart name exactly these images, wherever their tags point later.
     """
     tag = f"{version}@{digest}" if digest else ""
-    _put(folder, manifests.files(version, f"{repository}:{tag or version}"))
-    _put_chart(folder / chart.NAME, version, repository, tag)
+    relay_tag = f"{version}@{relay_digest}" if relay_digest else ""
+    relay_image = f"{overlays.relay_repository(repository)}:{relay_tag or version}"
+    _put(folder, manifests.files(version, f"{repository}:{tag or version}", relay_image))
+    _put_chart(folder / chart.NAME, version, repository, tag, relay_tag)
     if downloads:
         plugin.write(folder, version, downloads)
 
 
-def _put_chart(folder: Path, version: str, repository: str, tag: str = "") -> None:
+def _put_chart(folder: Path, version: str, repository: str, tag: str = "", relay_tag: str = "") -> None:
     shutil.rmtree(folder, ignore_errors=True)  # a removed template would still be installed
-    _put(folder, chart.files(version, repository, tag))
+    _put(folder, chart.files(version, repository, tag, relay_tag))
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
@@ -56,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--repository",
         default=overlays.DEVELOPED.partition(":")[0],
-        help="the image without its tag (default %(default)s)",
+        help="the image without its tag; the relay's has -relay behind it (default %(default)s)",
     )
     parser.add_argument(
         "--downloads",
@@ -65,10 +69,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="where the files will be: write the plugin's archives for Krew, too",
     )
     parser.add_argument("--digest", type=_digest, help="of the pushed image, which the files then name")
+    parser.add_argument("--relay-digest", type=_digest, help="the same of the relay's image")
     given = parser.parse_args(argv)
     try:
         if given.folder:
-            write(given.folder, given.version, given.repository, given.downloads, given.digest or "")
+            write(
+                given.folder,
+                given.version,
+                given.repository,
+                given.downloads,
+                given.digest or "",
+                given.relay_digest or "",
+            )
         else:
             _put_chart(CHART, given.version, given.repository)
     except LabError as failure:

@@ -24,6 +24,10 @@ NAME = "rayspan"
 _OWN = f"{values.MANAGER}.manager"
 _MARK = re.compile(r"^( *)(- )?(?:(\w+): )?'?@(\w+) ([\w.]+)@'?$", re.MULTILINE)
 _IMAGE = f'"{{{{ .Values.{_OWN}.image.repository }}}}:{{{{ .Values.{_OWN}.image.tag | default .Chart.AppVersion }}}}"'
+_RELAY_IMAGE = (
+    f"{{{{ .Values.{values.RELAY}.image.repository }}}}:"
+    f"{{{{ .Values.{values.RELAY}.image.tag | default .Chart.AppVersion }}}}"
+)
 _GROUPS = {  # kinds of the manager's objects by their file
     "crds": ("CustomResourceDefinition",),
     "rights": ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
@@ -65,11 +69,11 @@ then write a DispatchPolicy, and put an AdmissionCheck into a ClusterQueue.
 """
 
 
-def files(version: str, repository: str, tag: str = "") -> Mapping[str, str]:
-    """Path in the chart → content; `tag` is the default of the image's tag, where that is not the version alone."""
+def files(version: str, repository: str, tag: str = "", relay_tag: str = "") -> Mapping[str, str]:
+    """Path in the chart → content; the tags are defaults for those of the images, where not the version alone."""
     manager = overlays.objects(overlays.MANAGER, overlays.DEVELOPED)
     (deployment,) = (each for each in manager if each["kind"] == "Deployment")
-    table = values.values(deployment, repository, tag)
+    table = values.values(deployment, repository, tag, relay_tag)
     return {
         "Chart.yaml": _chart(version),
         "values.yaml": values.file(table),
@@ -136,6 +140,8 @@ def _opened(raw: Raw) -> Raw:
         _run_the_controller_as_chosen(opened["spec"])
     if (raw["kind"], raw["metadata"]["name"]) == ("ServiceAccount", names.CONTROLLER_ACCOUNT):
         opened["metadata"]["annotations"] = f"@optional {values.MANAGER}.serviceAccount.annotations@"
+    if (raw["kind"], raw["metadata"]["name"]) == ("Service", values.RELAY_SERVICE):
+        _open_the_port_as_chosen(opened)
     return opened
 
 
@@ -143,6 +149,7 @@ def _component(part: overlays.Part) -> str:
     found = overlays.objects(part, overlays.DEVELOPED)
     text = _template(_secrets_open(found) if part.name == "multikueue" else found)
     text = _account_open(text) if part.name == "rayservice" else text
+    text = text.replace(overlays.RELAY_DEVELOPED, _RELAY_IMAGE)  # of containers, and in what policies say
     return f"{{{{- if .Values.{values.switch_of(part)} }}}}\n{_refusal(part)}{text}{{{{- end }}}}\n"
 
 
@@ -182,9 +189,10 @@ def _run_as_chosen(pod: Raw) -> None:
     for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
         pod[key] = f"@optional {values.MANAGER}.{key}@"
     (container,) = pod["containers"]
-    container["args"] += [f"@json {_OWN}.logFormat@"]
-    container["image"] = f"@image {_OWN}.image@"
     container["imagePullPolicy"] = f"@scalar {_OWN}.image.pullPolicy@"
+    if container["image"] == overlays.DEVELOPED:
+        container["args"] += [f"@json {_OWN}.logFormat@"]
+        container["image"] = f"@image {_OWN}.image@"
 
 
 def _run_the_controller_as_chosen(spec: Raw) -> None:
@@ -196,6 +204,14 @@ def _run_the_controller_as_chosen(spec: Raw) -> None:
     (container,) = pod["containers"]
     container["args"].insert(1, f"@verbose {_OWN}.logLevel@")
     container["resources"] = f"@block {_OWN}.resources@"
+
+
+def _open_the_port_as_chosen(service: Raw) -> None:
+    own = f"{values.RELAY}.service"
+    service["metadata"]["annotations"] = f"@optional {own}.annotations@"
+    service["spec"]["type"] = f"@scalar {own}.type@"
+    (port,) = service["spec"]["ports"]
+    port["nodePort"] = f"@scalar {own}.nodePort@"
 
 
 def _written(raw: Raw) -> str:

@@ -25,9 +25,11 @@ PARTS = (
 )
 
 
-def files(version: str, image: str) -> Mapping[str, str]:
+def files(version: str, image: str, relay_image: str = "") -> Mapping[str, str]:
     """Name → content of each file."""
-    applied = {file_of(part): _head(part, version) + dumped(overlays.objects(part, image)) for part in PARTS}
+    applied = {
+        file_of(part): _head(part, version) + dumped(overlays.objects(part, image, relay_image)) for part in PARTS
+    }
     return {**applied, **_loaded(version, overlays.objects(overlays.MONITORING, image))}
 
 

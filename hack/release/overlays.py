@@ -1,6 +1,6 @@
-"""Renders the kustomizations of the checkout as objects, with the controller's image as a release names it.
+"""Renders the kustomizations of the checkout as objects, with the images as a release names them.
 
-It renders with kubectl, and changes nothing but the image's name.
+It renders with kubectl, and changes nothing but the names of images.
 """
 
 import functools
@@ -18,7 +18,10 @@ from hack.lab.build import tools
 
 Raw = dict[str, Any]
 DEVELOPED = "rayspan/rayspan:dev"
-"""The image that the overlays name."""
+"""The controller's image, as the overlays name it."""
+
+RELAY_DEVELOPED = "rayspan/rayspan-relay:dev"
+"""The relay's image, as its component names it."""
 
 _PATIENCE = 60.0  # seconds; a rendering takes less than one
 
@@ -62,6 +65,12 @@ MONITORING = Part(
     "components/monitoring",
     "Metrics, alerts and a dashboard, for Prometheus with its operator and Grafana (docs/metrics.md).",
 )
+RELAY = Part(
+    "relay",
+    "components/relay",
+    "Routers at one open port, for worker clusters without a route to the manager, "
+    "and the controller's rights for them (docs/networks.md).",
+)
 COMPONENTS = (
     Part("copies-everywhere", "components/copies-everywhere",
         "Opens every namespace: Secrets and ConfigMaps that worker pods refer to are copied from all of them "
@@ -87,15 +96,31 @@ COMPONENTS = (
         "A webhook for the gate, which needs the component admission: "
         "only where MutatingAdmissionPolicies are not served (docs/admission.md)."),
     MONITORING,
+    RELAY,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
     Part("local-remote", "components/local-remote",
         "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
 )  # fmt: skip
 
 
-def objects(part: Part, image: str) -> list[Raw]:
-    """The objects of a part, in the order in which they are applied, with `image` for the controller's."""
-    return [found for found in yaml.load_all(_rendered(part).replace(DEVELOPED, image), yaml.CSafeLoader) if found]
+def objects(part: Part, image: str, relay_image: str = "") -> list[Raw]:
+    """The objects of a part, in the order in which they are applied, with `image` for the controller's.
+
+    Without its own name, the relay's image has the tag of the controller's.
+    """
+    text = _rendered(part).replace(RELAY_DEVELOPED, relay_image or _relay_image(image)).replace(DEVELOPED, image)
+    return [found for found in yaml.load_all(text, yaml.CSafeLoader) if found]
+
+
+def relay_repository(repository: str) -> str:
+    """Where the relay's image is, beside the controller's."""
+    return f"{repository}-relay"
+
+
+def _relay_image(image: str) -> str:
+    """A digest is of one image alone."""
+    repository, _, tag = image.partition("@")[0].rpartition(":")
+    return f"{relay_repository(repository)}:{tag}"
 
 
 @functools.cache

@@ -23,6 +23,10 @@ KUBERAY_ACCOUNT = "kubeRay.serviceAccountName"
 KUBERAY = "kuberay-operator"
 """The name that KubeRay's own chart and kustomization give to that account; the component rayservice has it."""
 
+RELAY = "relay"
+RELAY_SERVICE = "rayspan-relay"
+"""The Service at the relay's one open port."""
+
 # A dot in the name would be a pattern that matches other accounts, too: use kustomize for such a name
 # (docs/serving.md).
 _ACCOUNT: Raw = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
@@ -48,7 +52,7 @@ def switch_of(part: Part) -> str:
     return f"enable{words}"
 
 
-def values(deployment: Raw, repository: str, tag: str = "") -> Sequence[Value]:
+def values(deployment: Raw, repository: str, tag: str = "", relay_tag: str = "") -> Sequence[Value]:
     """All of them, in the order of values.yaml."""
     spec = deployment["spec"]
     pod = spec["template"]["spec"]
@@ -56,6 +60,7 @@ def values(deployment: Raw, repository: str, tag: str = "") -> Sequence[Value]:
     policies = {"enum": ["Always", "IfNotPresent", "Never"]}
     secrets: Raw = {"items": {"type": "string", "minLength": 1}}
     own = f"{MANAGER}.manager"
+    port = _relay_port()
     return (
         Value(f"{MANAGER}.replicas",
             "One leads, the others stand by. The PodDisruptionBudget leaves one, "
@@ -83,7 +88,23 @@ def values(deployment: Raw, repository: str, tag: str = "") -> Sequence[Value]:
         Value(KUBERAY_ACCOUNT,
             "For enableRayservice: the ServiceAccount of KubeRay's operator, in whatever namespace it is", KUBERAY,
             _ACCOUNT),
+        Value(f"{RELAY}.image.repository", "For enableRelay: where the relay's image is",
+            overlays.relay_repository(repository)),
+        Value(f"{RELAY}.image.tag", "Which one; empty for the chart's appVersion", relay_tag),
+        Value(f"{RELAY}.service.type", "How the one port is open: NodePort, or LoadBalancer", port["type"],
+            {"enum": ["NodePort", "LoadBalancer"]}),
+        Value(f"{RELAY}.service.nodePort", "Its port at the nodes", port["ports"][0]["nodePort"],
+            {"minimum": 1, "maximum": 65535}),
+        Value(f"{RELAY}.service.annotations", "Annotations of its Service, as clouds read them for load balancers", {},
+            _STRINGS),
     )  # fmt: skip
+
+
+def _relay_port() -> Raw:
+    """The spec of the Service at the relay's port."""
+    objects = overlays.objects(overlays.RELAY, overlays.DEVELOPED)
+    (service,) = (each for each in objects if each["metadata"]["name"] == RELAY_SERVICE and each["kind"] == "Service")
+    return dict(service["spec"])
 
 
 def file(table: Sequence[Value]) -> str:

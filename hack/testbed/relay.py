@@ -17,7 +17,7 @@ from adapter import names
 from adapter.objects.specs import HeadSpec
 from adapter.relay import relay_objects, relay_pod
 from adapter.relay.frp_config import RelayAddress
-from adapter.relay.relay_network import RelayNetwork, node_token, token_key
+from adapter.relay.relay_network import RelayNetwork, head_services, token_key
 from adapter.relay.relay_objects import KeyPair, RelaySecrets
 from adapter.relay.router_config import router_config
 from adapter.rewrite.head_address import HeadAddress
@@ -25,12 +25,13 @@ from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.lab.base import commands, lock, versions
 from hack.lab.base.lab import OPEN_PORT, Lab
-from hack.lab.base.paths import STATE
+from hack.lab.base.paths import REPO, STATE
 from hack.lab.cluster import containerd
 from hack.lab.images import images
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.reader import Raw
 
+COMPONENT = REPO / "kustomize" / "components" / "relay"
 ROUTERS = "relay-routers"  # the namespace of the router, and its name
 NODE_LABEL = "relayed-node"  # on each node's pod: the identity of its network
 HEAD_POD = "head"
@@ -53,6 +54,20 @@ def start_routers(manager: Cluster) -> None:
     manager.kubectl("-n", ROUTERS, "rollout", "status", f"deployment/{ROUTERS}", f"--timeout={_START_SECONDS}s")
 
 
+def install_component(manager: Cluster) -> None:
+    """Install the component that a user installs, and wait until its policies are in force."""
+    wait(lambda: not _has_open_port(manager), 120, "no other Service has the one port")
+    manager.kubectl("apply", "-k", str(COMPONENT))
+    manager.kubectl(
+        "-n", names.SYSTEM_NAMESPACE, "rollout", "status", "deployment/rayspan-relay-router",
+        f"--timeout={_START_SECONDS}s",
+    )  # fmt: skip
+
+
+def remove_component(manager: Cluster) -> None:
+    manager.kubectl("delete", "-k", str(COMPONENT), "--ignore-not-found")
+
+
 @dataclass(frozen=True)
 class RelayedCluster:
     """One RayCluster's relayed network, whose namespace has the name of its identity."""
@@ -64,6 +79,7 @@ class RelayedCluster:
     relay: RelayAddress
     pods: dict[str, str] = field(default_factory=dict)
     """Cluster → the pod that was started there; the manager is the empty name."""
+    _certificates: dict[str, KeyPair] = field(default_factory=dict)
 
     @property
     def network(self) -> RelayNetwork:
@@ -97,16 +113,16 @@ class RelayedCluster:
         self.manager.apply(_list([_namespace(self.identity), head_secret, service]))
         for name, cluster in self.workers.items():
             certificate = self._certificate(name, "clientAuth", f"{name}.{self.network.server_name}")
-            secret = relay_objects.worker_secret(self.network, self.secrets, certificate, self.relay, name, [])
+            self._certificates[name] = certificate
             service = relay_objects.node_service(self.network, name, selector)
-            cluster.apply(_list([_namespace(self.identity), secret, service]))
+            cluster.apply(_list([_namespace(self.identity), service]))
 
     def set_token(self, cluster: str, pod: str, token: str = "") -> None:
-        """Give a pod its token, or another one."""
-        token = token or node_token(self.secrets.names_key, self.network.node_name(pod, cluster))
-        data = {token_key(pod): base64.b64encode(token.encode()).decode()}
-        patch = json.dumps({"data": data})
-        self._kubectl(cluster, "patch", "secret", self.network.secret, "--type=merge", "-p", patch)
+        """Give a pod its Secret, with its token or another one."""
+        certificate = self._certificates[cluster]
+        secret = relay_objects.worker_secret(self.network, self.secrets, certificate, self.relay, cluster, pod)
+        data = secret["stringData"] | ({token_key(pod): token} if token else {})
+        self.workers[cluster].apply(json.dumps({**secret, "stringData": data}))
 
     def revoke(self, node: str) -> None:
         """Let a node log in no more. A change of the pod makes the kubelet update its files at once."""
@@ -147,9 +163,9 @@ class RelayedCluster:
 
     def _ray_cluster(self) -> Raw:
         """As its user writes it, except for what the relay needs in the head's template, and for the gate."""
-        image, service = images.reference("ray"), f"{self.identity}-head-svc"
+        image = images.reference("ray")
         requests = {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}}
-        services = (service, f"{service}.{self.identity}.svc.cluster.local")
+        services = head_services(self.identity, self.identity)
         head = {"containers": [{"name": "ray-head", "image": image, **requests}]}
         head = relay_pod.head_spec(head, self.network, images.reference("relay"), services)
         worker = {"containers": [{"name": "ray-worker", "image": image, **requests}]}

@@ -4,6 +4,7 @@ can-i`."""
 import base64
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,23 @@ ENDPOINTS_ROWS: list[Row] = [
     ("deletecollection", "endpointslices.discovery.k8s.io", "-n default", False),
     ("update", "endpointslices.discovery.k8s.io", "-n default", False),
     ("create", "endpoints", "-n default", False),
+]
+RELAY_ROWS: list[Row] = [
+    ("create", "secrets", "-n rayspan-system", True),
+    ("delete", "secrets/any", "-n rayspan-system", False),
+    ("list", "services", "-n rayspan-system", True),
+    ("delete", "services/any", "-n rayspan-system", True),
+    ("patch", "endpointslices.discovery.k8s.io", "-n rayspan-system", True),
+    ("create", "secrets", "-n default", True),
+    ("patch", "secrets/any", "-n default", True),
+    ("delete", "secrets/any", "-n default", False),
+    ("list", "secrets", "-n default", False),
+    ("watch", "secrets", "-A", False),
+    ("deletecollection", "secrets", "-n default", False),
+    ("patch", "services", "-n default", True),
+    ("list", "services", "-n default", False),
+    ("create", "endpointslices.discovery.k8s.io", "-n default", False),
+    ("create", "pods", "-n default", False),
 ]
 ACCESS_ROWS: list[Row] = [
     ("get", "workeraccesses.rayspan.dev", "-n default", True),
@@ -404,6 +422,71 @@ def test_what_it_may_do_to_endpoints(fleet: Clusters) -> None:
     with added(fleet.manager, "rayservice-endpoints"):
         fleet.manager.wait(lambda: may(fleet.manager, CONTROLLER, *ENDPOINTS_ROWS[0][:3]), 20, "the right is known")
         assert wrong(fleet.manager, CONTROLLER, ENDPOINTS_ROWS) == []
+
+
+@pytest.fixture(scope="module")
+def relayed(fleet: Clusters) -> Iterator[Cluster]:
+    """The manager with the component relay; its routers need not run."""
+    manager = fleet.manager
+    with added(manager, "relay"):
+        manager.wait(lambda: may(manager, CONTROLLER, *RELAY_ROWS[0][:3]), 20, "the right is known")
+        manager.wait(
+            lambda: _create(manager, "secret", "default", "other") == _RELAY_REFUSAL, 20, "the policy is known"
+        )
+        yield manager
+
+
+def test_what_it_may_do_for_relayed_networks(relayed: Cluster) -> None:
+    assert wrong(relayed, CONTROLLER, RELAY_ROWS) == []
+
+
+_RELAY_REFUSAL = "must begin with rayspan-relay-"
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name", "refusal"),
+    [
+        ("secret", "default", "rayspan-relay-rights", ""),
+        ("service", "default", "rayspan-relay-rights", ""),
+        ("secret", "rayspan-system", "rayspan-relay-rights", ""),
+        ("service", "rayspan-system", "rayspan-head-rights", ""),
+        ("service", "default", "rayspan-head-rights", _RELAY_REFUSAL),
+        ("secret", "rayspan-system", "rayspan-head-rights", _RELAY_REFUSAL),
+        ("service", "default", "kubernetes", _RELAY_REFUSAL),
+        ("secret", "rayspan-system", "east", _RELAY_REFUSAL),
+    ],
+)
+def test_it_writes_secrets_and_services_of_relayed_networks_alone(
+    relayed: Cluster, kind: str, namespace: str, name: str, refusal: str
+) -> None:
+    assert _create(relayed, kind, namespace, name) == refusal
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "refusal"),
+    [
+        ("secret", {"type": "kubernetes.io/service-account-token"}, "must have the type Opaque"),
+        ("service", {"spec": {"ports": [{"port": 80}]}}, "must have clusterIP None"),
+        ("service", {"spec": {"clusterIP": "None", "externalIPs": ["192.0.2.1"]}}, "must have clusterIP None"),
+    ],
+    ids=["the token of an account", "a Service with an address", "a Service with somebody's address"],
+)
+def test_it_writes_no_object_that_reaches_further(relayed: Cluster, kind: str, more: Raw, refusal: str) -> None:
+    assert refusal in _create(relayed, kind, "default", "rayspan-relay-rights", **more)
+
+
+def _create(manager: Cluster, kind: str, namespace: str, name: str, **more: Any) -> str:
+    """The refusal of a dry run in the controller's name; empty if there is none."""
+    spec = {"spec": {"clusterIP": "None"}} if kind == "service" else {}
+    annotations = {"kubernetes.io/service-account.name": "default"}
+    metadata = {"namespace": namespace, "name": name, "annotations": annotations}
+    raw = {"apiVersion": "v1", "kind": kind.title(), "metadata": metadata, **spec, **more}
+    words = ("create", "--dry-run=server", f"--as={CONTROLLER}", "-f", "-")
+    try:
+        manager.kubectl(*words, input=json.dumps(raw))
+    except LabError as error:
+        return _RELAY_REFUSAL if _RELAY_REFUSAL in str(error) else str(error)
+    return ""
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from adapter.shell.shipped_policies import gate_policy
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
+from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import builders
 
 _NOBODY = cast(Client, None)  # any request to a cluster fails at once
@@ -96,8 +97,9 @@ class Sight:
     def executor(self, client: Client) -> Executor:
         """The executor of actions, whose writes and events go through this client."""
         copier = ObjectCopier(self.manager, self.fleet, self.facts.sources, self.facts.worker_observer)
+        recorder, relay = EventRecorder(client), RelayWriter(self.manager, self.facts.policies)
         return wiring.build_executor(
-            self.manager, self.fleet, self.facts, self.planning, EventRecorder(client), self.memory, copier
+            self.manager, self.fleet, self.facts, self.planning, recorder, self.memory, copier, relay
         )
 
 

@@ -231,7 +231,10 @@ class ManagerCache(ClusterCache):
 
     def _stored(self, workload: Workload) -> Raw | None:
         raw = self.workloads.get((workload.namespace, workload.name))
-        return raw if raw is not None and self.read_workload(raw).podsets is workload.podsets else None
+        if raw is None:
+            return None
+        stored = self.read_workload(raw)
+        return raw if (stored.uid, stored.resource_version) == (workload.uid, workload.resource_version) else None
 
     def gang_workload(self, key: Key) -> Raw | None:
         """The Workload of a gang; None for a slice's own name, because a slice of an elastic job is no gang."""

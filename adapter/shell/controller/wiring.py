@@ -39,6 +39,7 @@ from adapter.shell.write.execute import Executor
 from adapter.shell.write.gang_writer import GangWriter
 from adapter.shell.write.pod_writer import PodWriter
 from adapter.shell.write.quotas import QuotaAggregator
+from adapter.shell.write.relay_writer import RelayWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class ControllerParts:
     proxy_health: ProxyHealth
     preview: Preview
     object_copier: ObjectCopier
+    relay_writer: RelayWriter
     condition_writer: ConditionWriter
     event_handlers: EventHandlers
     reconciler: Reconciler
@@ -136,9 +138,10 @@ def build_executor(
     recorder: EventRecorder,
     transient: TransientState,
     copier: ObjectCopier,
+    relay: RelayWriter,
 ) -> Executor:
-    gangs = GangWriter(manager, fleet, planner, transient, observers.dry_run_answers)
-    pods = PodWriter(manager, fleet, recorder, transient, copier)
+    gangs = GangWriter(manager, fleet, planner, transient, observers.dry_run_answers, relay)
+    pods = PodWriter(manager, fleet, recorder, transient, copier, relay)
     return Executor(
         gangs, DryRunner(fleet, observers.dry_run_answers), pods, EndpointSliceWriter(manager, recorder), recorder
     )
@@ -166,7 +169,8 @@ def assemble(
         manager, fleet, LoginReader(tasks, manager), observers.policies, observers.reservations, recorder
     )
     event_handlers = EventHandlers(queue, manager, fleet, observers.replan_check)
-    executor = build_executor(manager, fleet, observers, planner, recorder, transient, copier)
+    relay = RelayWriter(manager, observers.policies)
+    executor = build_executor(manager, fleet, observers, planner, recorder, transient, copier, relay)
     reconciler = Reconciler(
         manager=manager,
         fleet=fleet,
@@ -182,5 +186,14 @@ def assemble(
     )
     preview = Preview(manager, fleet, observers.policies, observers.job_problems, planner)
     return ControllerParts(
-        fleet, transient, cluster_losses, proxy_health, preview, copier, condition_writer, event_handlers, reconciler
+        fleet,
+        transient,
+        cluster_losses,
+        proxy_health,
+        preview,
+        copier,
+        relay,
+        condition_writer,
+        event_handlers,
+        reconciler,
     )

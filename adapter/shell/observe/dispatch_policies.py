@@ -3,7 +3,9 @@
 It does not check whether a policy suits a job.
 """
 
-from datetime import datetime
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.admission import crd_fields, gate, queue_layout
@@ -12,12 +14,16 @@ from adapter.objects import specs
 from adapter.objects.admissioncheck import covered_groups, expected_checks, our_checks, read_check
 from adapter.objects.queues import read_cluster_queue, read_flavor, read_local_queue
 from adapter.objects.rayjob import UNKNOWN_JOB
+from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
+from adapter.relay import relay_network, relay_pod
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.store import Store
 from adapter.shell.shipped_policies import gate_policy
+
+_RELAY_RETRY = timedelta(minutes=1)  # until a job's head is prepared again after a denial
 
 
 class PolicyObserver:
@@ -25,6 +31,8 @@ class PolicyObserver:
         self._manager = manager
         self.read_versions: tuple[object, ...] = ()  # the store versions of `_policies_by_check`
         self._policies_by_check: dict[str, tuple[ResolvedPolicy | None, str]] = {}
+        self._relayed_networks: dict[str, dict[str, specs.NetworkSpec]] = {}  # of the same versions
+        self._relay_problem: tuple[str, datetime] = "", datetime.min.replace(tzinfo=UTC)
         self._our_checks: tuple[int, frozenset[str]] = (-1, frozenset())  # the store version, and the names
 
     def check_of(self, workload: Workload) -> str:
@@ -77,7 +85,7 @@ class PolicyObserver:
         stores = manager.checks, manager.policies, manager.worker_clusters, manager.multikueue_configs
         versions = (*(store.change_count for store in stores), manager.multikueue_configs.synced)
         if versions != self.read_versions:
-            self.read_versions, self._policies_by_check = versions, {}
+            self.read_versions, self._policies_by_check, self._relayed_networks = versions, {}, {}
         if check not in self._policies_by_check:
             self._policies_by_check[check] = self._read_policy(check)
         return self._policies_by_check[check]
@@ -91,6 +99,67 @@ class PolicyObserver:
     def clusters_of(self, chosen: ResolvedPolicy | None) -> list[Raw]:
         raws = (self._manager.worker_clusters.by_name(cluster) for cluster in (chosen.clusters if chosen else ()))
         return [raw for raw in raws if raw]
+
+    def relay_identity(self, workload: Workload, check: str) -> str:
+        """The identity of a gang's relayed network; empty if it has none.
+
+        A started gang keeps what its head was started with; another one has a network if its policy has a relayed
+        cluster.
+        """
+        if (started_with := self.started_identity(workload, check)) is not None:
+            return started_with
+        is_relayed = self._relay_image(check) and not self.relay_problem
+        # A job that is not submitted has no uid.
+        return relay_network.identity_of(workload.gang_uid or workload.name) if is_relayed else ""
+
+    def started_identity(self, workload: Workload, check: str) -> str | None:
+        """The identity that a gang's head was started with, which may be empty; None: it was not started."""
+        slices = self._manager.workloads.by_index("/".join(workload.gang_key)) if workload.elastic else ()
+        active = (each for each in map(self._manager.read_workload, slices) if not each.finished)
+        for known in itertools.chain((workload,), active):
+            if (state := known.checks.get(check)) and state.state == names.CHECK_READY:
+                return relay_network.recorded_identity(state.updates)
+        return None
+
+    @property
+    def relay_problem(self) -> str:
+        """Why no head can be prepared for the relay, a fragment; empty if none was denied lately."""
+        text, until = self._relay_problem
+        return text if self._manager.clock.now() < until else ""
+
+    def note_relay_denied(self, message: str) -> None:
+        """Leave relayed clusters out for a while: an administrator must do something."""
+        text = (
+            f"the manager cluster denies what heads need for the relay ({clause(message)}): install the component "
+            "relay there"
+        )
+        self._relay_problem = text, self._manager.clock.now() + _RELAY_RETRY
+
+    def _relay_image(self, check: str) -> str:
+        """The sidecar's image of the first relayed cluster; empty if the policy has none."""
+        networks = self.relayed_networks(check).values()
+        return next((network.image for network in networks), "")
+
+    def relay_of(self, workload: Workload, check: str) -> tuple[str, str]:
+        """The identity of a gang's relayed network, and the image of sidecars in clusters that name none."""
+        return self.relay_identity(workload, check), self._relay_image(check)
+
+    def with_relay(self, workload: Workload, check: str) -> Workload:
+        """The Workload with what the relay adds to each worker; unchanged for a gang without a relayed network."""
+        is_counted = any(relay_pod.is_counted(podset.template) for podset in workload.podsets)
+        if is_counted or not self.relay_identity(workload, check):
+            return workload
+        image = self._relay_image(check)
+        memo = self._manager.memo_of(workload)
+        return memo.get_or_find((PolicyObserver, image), workload.podsets, lambda: _with_sidecars(workload, image))
+
+    def relayed_networks(self, check: str) -> dict[str, specs.NetworkSpec]:
+        """The relayed clusters of a check's policy; cached like the policy."""
+        chosen, _ = self.policy_of(check)
+        if check not in self._relayed_networks:
+            networks = {key_of(raw)[1]: _network_of(raw) for raw in self.clusters_of(chosen)}
+            self._relayed_networks[check] = {name: spec for name, spec in networks.items() if spec.is_relayed}
+        return self._relayed_networks[check]
 
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy's name, valid or not."""
@@ -135,6 +204,24 @@ class PolicyObserver:
         job = current if workload.job and current.uid == workload.job.uid else UNKNOWN_JOB
         queue = self._manager.cluster_queue_of((workload.namespace, workload.queue))
         return covered_groups(workload, check, queue, job)
+
+
+def _with_sidecars(workload: Workload, image: str) -> Workload:
+    podsets = tuple(
+        podset
+        if podset.name == names.HEAD
+        else replace(podset, template=relay_pod.counted_template(podset.template, image))
+        for podset in workload.podsets
+    )
+    return replace(workload, podsets=podsets)
+
+
+def _network_of(worker_cluster: Raw) -> specs.NetworkSpec:
+    """The network of a WorkerCluster; that of a malformed one is flat, as no policy uses it."""
+    try:
+        return specs.parse_worker_cluster(worker_cluster).network
+    except specs.InvalidSpec:
+        return specs.NetworkSpec()
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

@@ -188,6 +188,7 @@ class GangObserver:
             if workload and _is_pending(workload, check)
             else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
+            relay=self._policies.relay_identity(workload, check) if workload and check else "",
             record_denied=bool(workload and self._transient.is_record_denied(workload.uid)),
         )
 
@@ -324,7 +325,10 @@ class GangObserver:
     def _workload(self, key: Key) -> tuple[Workload | None, str]:
         raw = self._manager.gang_workload(key)
         workload = self._manager.with_ray_service(self._manager.read_workload(raw)) if raw else None
-        return workload, self._policies.check_of(workload) if workload else ""
+        if workload is None:
+            return None, ""
+        check = self._policies.check_of(workload)
+        return self._policies.with_relay(workload, check), check
 
     def _placements(self, key: Key) -> tuple[Placement, ...]:
         return tuple(map(self._manager.read_placement, self._manager.placements.by_index("/".join(key))))

@@ -97,9 +97,12 @@ class WorkerObserver:
         pod, workload = objects.pod, objects.workload
         if workload is None:
             return self._ended_owner_facts(objects)
+        relay, relay_image = self._policies.relay_of(workload, self._policies.check_of(workload))
         return OwnerFacts(
             job=workload.job,
             owns_pod=self._owns_pod(pod, workload),
+            relay=relay,
+            relay_image=relay_image,
             finished=False,
             deleted=workload.deleting or self._reservations.job_presence(workload) != "There",
             restarts_on_share_loss=self._restarts_on_share_loss(workload),

@@ -37,6 +37,11 @@ from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.targets import TargetBuilder
 from adapter.shell.supervise import read_each
 
+_UNPREPARED_HEAD = (
+    "it is reached through the relay, and the job's head was started when no cluster of its policy was: start the job "
+    "again to use it"
+)
+
 
 class Snapshot:
     def __init__(
@@ -60,6 +65,7 @@ class Snapshot:
 
         `unsubmitted`: a job that is in no store, with its own Workload.
         """
+        workload = self._policies.with_relay(workload, check)
         job = unsubmitted or (self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB)
         zones, hosts = rayjob.podset_zones(job), rayjob.podset_hosts(job)
         podsets = self._policies.remote_podsets(workload, check)
@@ -78,6 +84,7 @@ class Snapshot:
             policy.strategy,
             policy.gang,
             policy.min_workers,
+            relayed=bool(self._policies.relay_identity(workload, check)),
             borrowing_shares=borrowing_shares,
         )
 
@@ -120,15 +127,24 @@ class Snapshot:
     ) -> PlanRequest:
         """A gang's request with its clusters; without a policy it has no clusters."""
         return (
-            PlanRequest(request, chosen.clusters, excluded, self._unproven_clusters(chosen))
+            PlanRequest(request, chosen.clusters, excluded, self._unusable_clusters(request, chosen))
             if chosen
             else PlanRequest(request)
         )
 
+    def _unusable_clusters(self, request: GangRequest, chosen: ResolvedPolicy) -> dict[str, str]:
+        members = self._fleet.caches()
+        relayed = (name for name in chosen.clusters if name in members and members[name].spec.network.is_relayed)
+        reason = self._policies.relay_problem or _UNPREPARED_HEAD
+        unprepared = {} if request.relayed else dict.fromkeys(relayed, reason)
+        return {**self._unproven_clusters(chosen), **unprepared}
+
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
         if not chosen.policy.require_reachable:
             return {}
-        raws = {name: self._manager.worker_clusters.by_name(name) or {} for name in chosen.clusters}
+        members = self._fleet.caches()
+        routed = [name for name in chosen.clusters if name not in members or not members[name].spec.network.is_relayed]
+        raws = {name: self._manager.worker_clusters.by_name(name) or {} for name in routed}
         return {name: reachability.unproven_reason(raw) for name, raw in raws.items()}
 
     def trees_after_preemption(

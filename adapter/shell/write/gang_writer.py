@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from adapter import names
@@ -32,6 +33,7 @@ from adapter.objects.unstructured import Raw, format_time, key_of, meta, uid_of
 from adapter.objects.workload import Workload
 from adapter.planning import rounds
 from adapter.quota.kueue_answers import Question
+from adapter.relay.relay_network import recorded_identity
 from adapter.rewrite import group_workload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
@@ -43,6 +45,7 @@ from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.planning.plans import GangPlanner
 from adapter.shell.write.create_object import create_or_get
+from adapter.shell.write.relay_writer import RelayWriter
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,9 @@ class GangWriter:
         planner: GangPlanner,
         transient: TransientState,
         dry_run_answers: DryRunAnswers,
+        relay: RelayWriter,
     ) -> None:
+        self._relay = relay
         self._manager, self._fleet, self._planner = manager, fleet, planner
         self._transient, self._dry_run_answers = transient, dry_run_answers
 
@@ -199,6 +204,10 @@ class GangWriter:
             if isinstance(result, BaseException):
                 raise result
         workload, version = action.workload, action.workload.resource_version
+        identity = recorded_identity(action.podset_updates)
+        if identity and (problem := await self._relay.prepare_head(workload, action.check, identity)):
+            text = f"The job cannot use the relay: {problem}. It gives its capacity back and queues again."
+            action = replace(action, state=names.CHECK_RETRY, message=text, podset_updates=())
         if action.past_exclusions is not None:  # before the check, which lets Kueue end the attempt
             version = await self._write_past_exclusions(workload, action.past_exclusions)
         entry = {

@@ -11,6 +11,7 @@ from adapter.actions import AssignSlot, CreatePod, DeletePod, EmitEvent, MirrorH
 from adapter.objects import api_messages
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of, uid_of, version_of
+from adapter.relay.relayed_worker import RelayedWorker
 from adapter.rewrite import service_mirror
 from adapter.rewrite.denied_containers import denied_containers
 from adapter.shell.clusters.fleet import Fleet
@@ -20,9 +21,11 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.source_objects import SourceUnavailable
 from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.supervise import contain_errors
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.create_object import NAME_TAKEN, create_or_get
 from adapter.shell.write.events import EventRecorder
+from adapter.shell.write.relay_writer import RelayWriter
 
 # The statuses of a denial by webhooks, policies or quotas. 401 and 429 pass by themselves, and 409 means that a pod of
 # that name exists.
@@ -37,6 +40,7 @@ class PodWriter:
         recorder: EventRecorder,
         transient: TransientState,
         copier: ObjectCopier,
+        relay: RelayWriter,
     ) -> None:
         self._manager, self._fleet, self._recorder, self._transient, self._copier = (
             manager,
@@ -45,6 +49,7 @@ class PodWriter:
             transient,
             copier,
         )
+        self._relay = relay
         self._mirror_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
 
     async def assign_slot(self, action: AssignSlot) -> None:
@@ -90,10 +95,14 @@ class PodWriter:
     async def create_pod(self, action: CreatePod) -> None:
         """Create a remote pod, after the copied objects that it refers to."""
         member = self._fleet.connected_cache(action.cluster)
+        if action.relay:
+            await self._prepare_manager(action, action.relay)
         self._transient.sent_pods.add(uid_of(action.pod))  # even without an answer
         self._transient.creations_in_flight += 1
         try:
             await self._copier.ensure_copies(member, action.references, action.body)
+            if action.relay:
+                await self._relay.prepare_worker(member, action.relay, action.body)
             member.pods.put(await self._create_remote_pod(member, action))
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
@@ -106,7 +115,17 @@ class PodWriter:
         finally:
             self._transient.creations_in_flight -= 1
         self._transient.created_pods.add(uid_of(action.pod))
+        if action.relay:
+            with contain_errors("relay", action.cluster):
+                await self._relay.hand_over_secret(member, action.relay, member.pods.get(key_of(action.body)) or {})
         self._transient.note_pod_accepted(action.placement, action.share_key)
+
+    async def _prepare_manager(self, action: CreatePod, relay: RelayedWorker) -> None:
+        try:
+            await self._relay.prepare_manager(relay)
+        except ApiError as denial:  # no worker cluster is to blame
+            reason = f"the manager cluster denies what the relay needs: {denial.message or denial.reason}"
+            raise Unreachable(await self._report_trouble(action, reason)) from None
 
     async def _create_remote_pod(self, cache: WorkerClusterCache, action: CreatePod) -> Raw:
         """Create the remote pod; the manager pod is among the unanswered until a response shows whether it exists."""

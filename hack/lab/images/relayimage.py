@@ -1,7 +1,7 @@
 """Makes the lab's image of the relay: frp and Debian's HAProxy, on the base of all images, whose Python runs the hook.
 
-One image serves the router, the head's sidecars and the workers' sidecars. Only the tests of islands need it: nothing
-else builds it.
+One image serves the router, the head's sidecars and the workers' sidecars. Only the tests of islands need this one;
+Dockerfile.relay makes that of a release.
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ from hack.lab.build import catalog, tools
 from hack.lab.images import archive, debian, rootfs
 from hack.lab.images.archive import File, Image, Layer
 
-REFERENCE = "rayspan/relay:dev"
+REFERENCE = "rayspan/rayspan-relay:dev"
 _NONROOT = "65532:65532"
-_RUNS = {
+RUNS = {
     "User": _NONROOT,
     "WorkingDir": "/",
     "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"],
@@ -21,7 +21,7 @@ _RUNS = {
 
 def image() -> Image:
     """The relay's image."""
-    return Image(REFERENCE, (rootfs.base(), debian.package("haproxy"), _frp()), _RUNS)
+    return Image(REFERENCE, (rootfs.base(), debian.package("haproxy"), _frp()), RUNS)
 
 
 def _frp() -> Layer:

@@ -174,14 +174,6 @@ def test_nothing_is_deleted_in_an_unreachable_cluster() -> None:
 # --- how long a new attempt waits for ending workers ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seconds", "want"), [(5, timedelta(seconds=5)), (11, timedelta(0))])
-def test_a_new_attempt_waits_a_moment_for_a_share_with_a_foreign_finalizer(seconds: float, want: timedelta) -> None:
-    """It may never disappear, and its quota counts as taken."""
-    gang = seen(WORK, GOES)
-    assert gang.workload
-    assert cleanup.leftover_wait(gang, gang.workload, gang.shares.reservations, at(seconds)) == want
-
-
 @pytest.mark.parametrize(
     ("seconds", "pods", "unreleased", "want"),
     [

@@ -12,6 +12,7 @@ import pytest
 
 from adapter import programs
 from adapter.relay.relay_network import RelayNetwork, node_token
+from adapter.relay.relay_objects import HOOK_KEY
 
 NETWORK = RelayNetwork("abcde01234", "team-a")
 KEY, HEAD = "0f" * 32, NETWORK.head_node
@@ -24,7 +25,8 @@ Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """Send a request as frp does."""
     folder = tmp_path_factory.mktemp("secret")
-    for name, content in {"names.key": KEY, "connect.secret": "word", "revoked": f"{REVOKED}\n"}.items():
+    files = {"names.key": KEY, "connect.secret": "word", "revoked": f"{REVOKED}\n", HOOK_KEY: programs.RELAY_HOOK}
+    for name, content in files.items():
         (folder / name).write_text(content)
     with _hook(folder) as process:
         assert process.stdout
@@ -42,7 +44,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
 
 def _hook(folder: Path) -> "subprocess.Popen[str]":
-    words = [sys.executable, "-c", programs.RELAY_HOOK, NETWORK.identity, HEAD, "0", str(folder)]
+    words = [sys.executable, str(folder / HOOK_KEY), NETWORK.identity, HEAD, "0", str(folder)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import names
+from adapter import names, programs
 from adapter.objects.specs import HeadSpec
-from adapter.relay import relay_pod
+from adapter.relay import relay_objects, relay_pod
+from adapter.relay.frp_config import FOLDER
 from adapter.relay.relay_network import RelayNetwork
+from adapter.relay.relay_objects import KeyPair, RelaySecrets
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
@@ -59,7 +61,7 @@ def test_a_worker_has_its_name_and_its_sidecar_before_all_else() -> None:
     assert client["resources"]["requests"] == {"cpu": "50m", "memory": "40Mi"}
     assert _env(client)["RAYSPAN_NODE"] == f"w-1.{DOMAIN}"
     token = client["env"][1]["valueFrom"]["secretKeyRef"]
-    assert token == {"name": "rayspan-relay-abcde01234", "key": "w-1.token"}
+    assert token == {"name": "rayspan-relay-abcde01234-w-1", "key": "w-1.token"}
 
 
 def test_a_worker_mounts_no_file_of_the_head_and_no_token() -> None:
@@ -133,6 +135,18 @@ def test_the_head_has_server_and_hook_too_and_reaches_its_own_services() -> None
     assert direct.startswith(".rayspan-relay-abcde01234.team-a.svc.cluster.local,rc-head-svc,$(RAYSPAN_POD_IP),")
     keys = {item["key"] for item in spec["volumes"][-1]["secret"]["items"]}
     assert {"server.key", "frps.json", "names.key", "connect.secret", "revoked"} < keys
+
+
+def test_the_head_mounts_what_its_secret_has_and_runs_the_hook_of_it() -> None:
+    pair = KeyPair("c", "k")
+    files = relay_objects.head_secret(NETWORK, RelaySecrets("a", "0f" * 32, "s"), pair, pair)["stringData"]
+    spec = relay_pod.head_spec(_pod()["spec"], NETWORK, IMAGE)
+    hook, _, client, _ = spec["initContainers"]
+    token = client["env"][1]["valueFrom"]["secretKeyRef"]["key"]
+    mounted = {item["key"] for item in spec["volumes"][-1]["secret"]["items"]}
+    assert {*mounted, token} == set(files)
+    assert hook["command"][:2] == ["python3", f"{FOLDER}/{relay_objects.HOOK_KEY}"]
+    assert files[relay_objects.HOOK_KEY] == programs.RELAY_HOOK
 
 
 def test_the_changes_leave_the_pod_as_it_was() -> None:

@@ -6,7 +6,6 @@ The release workflow builds it with Docker.
 import json
 import re
 import tomllib
-from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -14,35 +13,9 @@ import yaml
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 from hack.lab.images import adapterimage
+from tests.unit.repo import dockerfiles
 
-_STAGE = re.compile(r"^FROM (\S+)(?: AS (\S+))?$")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One FROM with its instructions, each as keyword and rest of the line."""
-
-    base: str
-    name: str | None
-    lines: tuple[tuple[str, str], ...]
-
-    def all(self, keyword: str) -> list[str]:
-        return [rest for one, rest in self.lines if one == keyword]
-
-
-def _stages() -> list[Stage]:
-    stages: list[Stage] = []
-    for line in (REPO / "Dockerfile").read_text().splitlines():
-        if found := _STAGE.match(line):
-            stages.append(Stage(found[1], found[2], ()))
-        elif line and not line.startswith("#"):
-            keyword, _, rest = line.partition(" ")
-            assert keyword in ("ENV", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT"), line
-            stages[-1] = Stage(stages[-1].base, stages[-1].name, (*stages[-1].lines, (keyword, rest)))
-    return stages
-
-
-BUILD, FINAL = _stages()
+BUILD, FINAL = dockerfiles.stages(REPO / "Dockerfile")
 
 
 def _pip() -> list[list[str]]:

@@ -42,9 +42,11 @@ def test_each_component_has_its_switch() -> None:
 
 
 def test_helm_sets_existing_values() -> None:
-    pages = "".join((REPO / "docs" / page).read_text() for page in ("install.md", "metrics.md", "serving.md"))
+    pages = "".join(
+        (REPO / "docs" / page).read_text() for page in ("install.md", "metrics.md", "networks.md", "serving.md")
+    )
     told = re.findall(r"--set ([\w.]+)=", pages)
-    told += re.findall(r"`((?:controllerManager|multiKueue|kubeRay)\.[\w.]+)(?:=\w+)?`", pages)
+    told += re.findall(r"`((?:controllerManager|multiKueue|kubeRay|relay)\.[\w.]+)(?:=\w+)?`", pages)
     assert {"controllerManager.manager.logFormat", values.KUBERAY_ACCOUNT, "enablePrometheus"} <= {*told}
     assert len(told) > 4
     for name in told:
@@ -52,12 +54,15 @@ def test_helm_sets_existing_values() -> None:
 
 
 def test_helm_and_docker_commands_agree_with_the_release() -> None:
-    assert len(_HELM) == 2 and len(_DOCKER) == 1
+    assert len(_HELM) == 2 and len(_DOCKER) == 2
     for words in _HELM:
         assert words[:5] == ["helm", "upgrade", "--install", "rayspan", "$CHART"]
         assert words[words.index("--namespace") + 1] == "rayspan-system"
     workflow = (REPO / ".github/workflows/release.yaml").read_text()
-    assert " ".join(_DOCKER[0][:5]) in workflow
+    controllers, relays = _DOCKER
+    assert " ".join(controllers[:5]) in workflow
+    assert " ".join(relays[:7]) in workflow
+    assert relays[relays.index("--tag") + 1] == f"$IMAGES/{overlays.relay_repository('rayspan')}:v{__version__}"
 
 
 def test_the_version_in_the_examples_is_that_of_the_checkout() -> None:

@@ -14,6 +14,7 @@ from adapter.access import grant
 from adapter.objects import specs
 from adapter.objects.placement import PlacementState
 from adapter.preflight import preflight_facts
+from adapter.relay.relay_network import router_service
 from adapter.shell.admission import admission_server
 from adapter.worker import service_endpoints
 from hack.lab.base.paths import REPO
@@ -123,6 +124,7 @@ _ACCESS = "kustomize/components/worker-access"
 _ACCESS_KIND, _ACCESS_POLICY = f"{_ACCESS}/workeraccesses.yaml", f"{_ACCESS}/policy.yaml"
 _ACCESS_RBAC, _ACCESS_SERVER = f"{_ACCESS}/rights.yaml", f"{_ACCESS}/server.yaml"
 _LOGS_RBAC, _EXEC_RBAC = (f"kustomize/overlays/worker-{what}/role.yaml" for what in ("logs", "exec"))
+_RELAY_RBAC = "kustomize/components/relay/rights.yaml"
 _ADMISSION = "kustomize/components/admission"
 _WEBHOOKS, _WEBHOOKS_RBAC = f"{_ADMISSION}/webhook.yaml", f"{_ADMISSION}/rights.yaml"
 _GATE_WEBHOOK = f"{_ADMISSION}-gate/webhook.yaml"
@@ -398,7 +400,9 @@ def test_the_bounds_of_slices_use_the_codes_words() -> None:
     spec = _find(_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy")["spec"]
     (rule,) = spec["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["endpointslices"], ["CREATE", "UPDATE", "DELETE"])
-    (condition,) = spec["matchConditions"]
+    condition, relayed = spec["matchConditions"]
+    assert f"'{names.SYSTEM_NAMESPACE}'" in relayed["expression"]
+    assert f".startsWith('{router_service('')}')" in relayed["expression"]
     account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
     assert condition["expression"] == f"request.userInfo.username == '{account}'"
     said = " ".join(one["expression"] for part in ("variables", "validations") for one in spec[part])
@@ -594,6 +598,13 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
             "endpointslices",
             {"create", "patch", "delete"},
         ),
+        (_RELAY_RBAC, "Role", "rayspan-relay", "services", {"list", "create", "patch", "delete"}),
+        (_RELAY_RBAC, "Role", "rayspan-relay", "endpointslices", {"create", "patch"}),
+        (_RELAY_RBAC, "Role", "rayspan-relay", "endpointslices/restricted", {"create"}),
+        (_RELAY_RBAC, "Role", "rayspan-relay", "secrets", {"create"}),
+        (_RELAY_RBAC, "ClusterRole", "rayspan-relay", "secrets", {"create", "patch"}),
+        (_RELAY_RBAC, "ClusterRole", "rayspan-relay", "services", {"create", "patch"}),
+        (_RELAY_RBAC, "ClusterRole", "rayspan-relay", "endpointslices", set()),
         (_MANAGER_RBAC, "Role", names.PLAN_ROLE, "services/proxy", {"create"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters", {"get", "patch"}),
         (_MANAGER_RBAC, "ClusterRole", names.DRAIN_ROLE, "workerclusters/status", set()),

@@ -182,8 +182,9 @@ def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> 
     found = list(yaml.safe_load_all(text))
     assert found == overlays.objects(part, "registry.example/rayspan:v9.8.7")
     runs = any(each["kind"] in ("Deployment", "Job") for each in found)
-    assert ("registry.example/rayspan:v9.8.7" in text) == runs
-    assert overlays.DEVELOPED not in text
+    image = "registry.example/rayspan-relay:v9.8.7" if part is overlays.RELAY else "registry.example/rayspan:v9.8.7"
+    assert (image in text) == runs
+    assert overlays.DEVELOPED not in text and overlays.RELAY_DEVELOPED not in text
     assert text.startswith("# Rayspan v9.8.7. ") and manifests.file_of(part) in text.partition("---")[0]
 
 
@@ -276,9 +277,31 @@ def test_a_release_with_a_digest_names_exactly_that_image(tmp_path: Path) -> Non
     assert installed["spec"]["template"]["spec"]["containers"][0]["image"] == f"{IMAGE}@{digest}"
 
 
-def test_a_malformed_digest_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_digest_of_the_relays_image_is_of_that_image_alone(tmp_path: Path) -> None:
+    digests = {"rayspan": f"sha256:{'a' * 64}", "rayspan-relay": f"sha256:{'b' * 64}"}
+    words = ["--digest", digests["rayspan"], "--relay-digest", digests["rayspan-relay"]]
+    assert program.main([str(tmp_path), *words]) == 0
+    applied = [
+        each
+        for name in ("manager.yaml", manifests.file_of(overlays.RELAY))
+        for each in yaml.safe_load_all((tmp_path / name).read_text())
+    ]
+    for objects in (applied, templates.render(tmp_path / chart.NAME, RELAYED)):
+        images = [_container(each)["image"] for each in objects if each["kind"] == "Deployment"]
+        assert sorted(images) == [
+            f"rayspan/{name}:{VERSION}@{digest}" for name, digest in sorted(digests.items(), reverse=True)
+        ]
+
+
+def _container(deployment: Raw) -> Raw:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+@pytest.mark.parametrize("option", ["--digest", "--relay-digest"])
+def test_a_malformed_digest_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        program.main(["dist", "--digest", "latest"])
+        program.main(["dist", option, "latest"])
     assert "'latest' is no digest" in capsys.readouterr().err
 
 
@@ -313,12 +336,46 @@ def test_image_and_node_values_apply_to_the_access_server_too(render: Render, ro
     assert found == [wanted, wanted]
 
 
+RELAYED = {values.switch_of(overlays.RELAY): True}
+RELAY_VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
+    (
+        "relay.image.repository", "registry.example/relay", "Deployment", (*_CONTAINER, "image"),
+        f"registry.example/relay:{VERSION}",
+    ),
+    ("relay.image.tag", "dev", "Deployment", (*_CONTAINER, "image"), f"{REPOSITORY}-relay:dev"),
+    ("relay.service.type", "LoadBalancer", "Service", ("spec", "type"), "LoadBalancer"),
+    ("relay.service.nodePort", 31443, "Service", ("spec", "ports", 0, "nodePort"), 31443),
+    ("relay.service.annotations", {"a/b": "c"}, "Service", ("metadata", "annotations"), {"a/b": "c"}),
+    (f"{_OWN}.image.pullPolicy", "Always", "Deployment", (*_CONTAINER, "imagePullPolicy"), "Always"),
+    (
+        "controllerManager.nodeSelector", {"pool": "system"}, "Deployment", (*_POD, "nodeSelector"),
+        {"pool": "system"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "kind", "path", "wanted"), RELAY_VALUES, ids=[row[0] for row in RELAY_VALUES]
+)
+def test_a_value_has_an_effect_on_the_relay(
+    render: Render, name: str, chosen: object, kind: str, path: tuple[str | int, ...], wanted: object
+) -> None:
+    objects = render({**RELAYED, **_nested(name, chosen)})
+    shown: Any
+    (shown,) = (
+        each for each in objects if each["kind"] == kind and each["metadata"]["name"].startswith(values.RELAY_SERVICE)
+    )
+    for step in path:
+        shown = shown[step]
+    assert shown == wanted
+
+
 def test_every_value_is_tested() -> None:
     (deployment,) = (each for each in overlays.objects(overlays.MANAGER, IMAGE) if each["kind"] == "Deployment")
     names = {value.name for value in values.values(deployment, REPOSITORY)}
     switches = {values.switch_of(part) for part in overlays.COMPONENTS}
     others = {values.METRICS_TLS, values.MULTIKUEUE_SECRETS, values.KUBERAY_ACCOUNT}
-    assert names == {*(row[0] for row in VALUES), *switches, *others}
+    assert names == {*(row[0] for row in (*VALUES, *RELAY_VALUES)), *switches, *others}
 
 
 def test_the_policy_of_services_names_the_account_that_is_chosen(render: Render) -> None:

@@ -16,7 +16,7 @@ from adapter.objects.unstructured import Raw
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 from hack.release import __main__ as release
-from hack.release import plugin
+from hack.release import overlays, plugin
 
 _FILES = sorted((REPO / ".github/workflows").iterdir())
 _RELEASE = REPO / ".github/workflows/release.yaml"
@@ -51,6 +51,11 @@ def _command(path: Path, *beginning: str) -> list[str]:
     return words
 
 
+def _builds() -> list[list[str]]:
+    """The commands that build and push an image: the controller's, then the relay's."""
+    return [words for words in _commands(_RELEASE) if words[:2] == ["docker", "buildx"]]
+
+
 def test_there_is_a_workflow_for_changes_and_one_for_releases() -> None:
     by_name = {path.stem: _workflow(path) for path in _FILES}
     assert by_name.keys() == {"pull-request", "release"}
@@ -77,7 +82,7 @@ def test_an_image_that_an_action_runs_is_pinned_by_digest(path: Path) -> None:
 def test_the_image_that_lists_the_contents_is_pinned_by_digest() -> None:
     (scanner,) = (step["env"]["SCANNER"] for step in _steps(_RELEASE) if "SCANNER" in step.get("env", {}))
     assert re.fullmatch(_PINNED_IMAGE, scanner)
-    assert dict(pairwise(_command(_RELEASE, "docker", "buildx")))["--sbom"] == "generator=$SCANNER"
+    assert [dict(pairwise(words))["--sbom"] for words in _builds()] == ["generator=$SCANNER"] * 2
 
 
 def test_the_emulator_comes_from_no_cache() -> None:
@@ -141,19 +146,22 @@ def test_the_checks_are_those_that_need_no_cluster(path: Path) -> None:
 
 
 def test_the_release_uses_existing_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest = f"sha256:{'0' * 64}"
-    words = [digest if word == "$DIGEST" else word for word in _command(_RELEASE, _OURS, "-m", "hack.release")]
-    written: list[tuple[Path, str, str, str, str]] = []
+    digest, relay_digest = f"sha256:{'0' * 64}", f"sha256:{'1' * 64}"
+    known = {"$DIGEST": digest, "$RELAY_DIGEST": relay_digest}
+    words = [known.get(word, word) for word in _command(_RELEASE, _OURS, "-m", "hack.release")]
+    written: list[tuple[Path, str, str, str, str, str]] = []
     monkeypatch.setattr(release, "write", lambda *given: written.append(given))
     assert release.main(words[3:]) == 0
-    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY", _DOWNLOADS, digest)]
+    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY", _DOWNLOADS, digest, relay_digest)]
 
 
-def test_a_release_names_the_pushed_image_by_its_digest() -> None:
-    assert dict(pairwise(_command(_RELEASE, "docker", "buildx")))["--metadata-file"] == "image.json"
+def test_a_release_names_the_pushed_images_by_their_digests() -> None:
     (step,) = (step for step in _steps(_RELEASE) if "buildx build" in step.get("run", ""))
-    assert 'json.load(open("image.json"))["containerimage.digest"]' in step["run"]
-    assert '"DIGEST=' in step["run"] and step["run"].rstrip().endswith('>> "$GITHUB_ENV"')
+    lines = step["run"].splitlines()
+    for words, file, variable in zip(_builds(), ("image.json", "relay.json"), ("DIGEST", "RELAY_DIGEST"), strict=True):
+        assert dict(pairwise(words))["--metadata-file"] == file
+        (line,) = (line for line in lines if f'json.load(open("{file}"))["containerimage.digest"]' in line)
+        assert line.startswith(f'echo "{variable}=') and line.endswith('>> "$GITHUB_ENV"')
 
 
 def test_everything_that_is_published_has_a_checksum_and_an_attestation() -> None:
@@ -164,6 +172,7 @@ def test_everything_that_is_published_has_a_checksum_and_an_attestation() -> Non
     assert subjects == [
         {"subject-checksums": "dist/SHA256SUMS"},
         {"subject-name": "${{ env.REPOSITORY }}", "subject-digest": "${{ env.DIGEST }}"},
+        {"subject-name": "${{ env.REPOSITORY }}-relay", "subject-digest": "${{ env.RELAY_DIGEST }}"},
     ]
 
 
@@ -175,10 +184,33 @@ def test_the_archives_of_the_krew_manifest_are_published() -> None:
     assert words[3] == "$VERSION" and _DOWNLOADS.endswith("/$VERSION")
 
 
-def test_the_image_is_for_both_architectures_and_names_its_source() -> None:
-    words = _command(_RELEASE, "docker", "buildx")
-    options = dict(pairwise(words))
-    assert options["--platform"] == "linux/amd64,linux/arm64"
-    assert options["--provenance"] == "mode=max"
-    assert options["--tag"] == "$REPOSITORY:$VERSION"  # the name in the manifests and in the chart
-    assert words[-2:] == ["--push", "."]
+def test_the_images_are_for_both_architectures_and_name_their_source() -> None:
+    tags = [
+        "$REPOSITORY:$VERSION",
+        f"{overlays.relay_repository('$REPOSITORY')}:$VERSION",
+    ]  # as the manifests name them
+    for words, tag in zip(_builds(), tags, strict=True):
+        options = dict(pairwise(words))
+        assert options["--platform"] == "linux/amd64,linux/arm64"
+        assert options["--provenance"] == "mode=max"
+        assert options["--tag"] == tag
+        assert words[-2:] == ["--push", "."]
+
+
+@pytest.mark.parametrize(
+    "builds",
+    [
+        _builds(),
+        [words for words in _commands(_FILES[0]) if words[:2] == ["docker", "build"]],
+    ],
+    ids=["release", "pull-request"],
+)
+def test_the_relays_image_has_a_dockerfile_of_its_own(builds: list[list[str]]) -> None:
+    assert [dict(pairwise(words)).get("--file") for words in builds] == [None, "Dockerfile.relay"]
+
+
+def test_a_pull_request_runs_the_relays_image_with_the_components_configuration() -> None:
+    words = next(words for words in _commands(_FILES[0]) if "haproxy" in words)
+    assert dict(pairwise(words))["--volume"] == "$PWD/kustomize/components/relay:/config:ro"
+    assert words[-4:] == ["haproxy", "-c", "-f", "/config/router.cfg"]
+    assert overlays.RELAY_DEVELOPED in words

@@ -1,0 +1,79 @@
+"""A gang whose policy has a relayed cluster: what its workers request, and what its head is started with."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.gang.reserve import podset_locks
+from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
+from adapter.objects.workload import Workload
+from adapter.relay.relay_network import identity_of, podset_update
+from tests.unit import builders
+from tests.unit.builders import make_workload
+from tests.unit.stores import Sight, fill, make_template
+
+NETWORK = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
+IDENTITY = identity_of("uid-of-rayjob-train")
+RECORDED = [podset_update(IDENTITY)]
+
+
+def _sight(updates: list[Raw] | None = None, network: Raw | None = NETWORK) -> tuple[Sight, Workload]:
+    """East is relayed and west is flat. `updates`: those of a gang that runs; None: it waits."""
+    sight = Sight({"east": 8, "west": 8})
+    east = builders.make_worker_cluster("east", network=network or {})
+    fill(sight.manager.worker_clusters, east, builders.make_worker_cluster("west"))
+    sight.members["east"].spec = specs.parse_worker_cluster(east)
+    raw: Any = make_workload(groups={"workers": 2}, check=names.CHECK_PENDING if updates is None else names.CHECK_READY)
+    for podset in raw["spec"]["podSets"]:
+        podset["template"] = make_template("1")
+    if updates is not None:
+        raw["status"]["admissionChecks"][0]["podSetUpdates"] = updates
+    fill(sight.manager.workloads, raw)
+    return sight, sight.manager.read_workload(raw)
+
+
+def _requested_cpu(sight: Sight, workload: Workload) -> int:
+    check = sight.facts.policies.check_of(workload)
+    (group,) = sight.planning._snapshot.request_of(workload, check).groups
+    return group.request["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("updates", "network", "cpu"),
+    [
+        pytest.param(None, NETWORK, 1050, id="it waits, and a cluster is relayed"),
+        pytest.param(None, None, 1000, id="it waits, and all clusters are flat"),
+        pytest.param(RECORDED, None, 1050, id="its head has the relay, and no cluster is relayed any more"),
+        pytest.param([], NETWORK, 1000, id="its head was started without the relay"),
+    ],
+)
+def test_the_sidecar_counts_for_workers_of_a_gang_with_the_relay(
+    updates: list[Raw] | None, network: Raw | None, cpu: int
+) -> None:
+    sight, workload = _sight(updates, network)
+    assert _requested_cpu(sight, workload) == cpu
+    twice = sight.facts.policies.with_relay(sight.facts.policies.with_relay(workload, builders.CHECK), builders.CHECK)
+    assert _requested_cpu(sight, twice) == cpu, "it counts once"
+
+
+@pytest.mark.parametrize("network", [NETWORK, None], ids=["relayed", "flat"])
+def test_the_check_labels_the_head_of_a_gang_with_the_relay(network: Raw | None) -> None:
+    sight, workload = _sight(network=network)
+    gang = sight.facts.gang_observer.facts((workload.namespace, workload.name), builders.START)
+    labelled = [update for update in podset_locks(gang, "placement") if update["name"] == names.HEAD]
+    assert labelled == ([podset_update(IDENTITY)] if network else [])
+
+
+@pytest.mark.parametrize(("updates", "open_clusters"), [(RECORDED, ["east", "west"]), ([], ["west"])])
+def test_a_running_gang_goes_to_a_relayed_cluster_only_with_the_relay(
+    updates: list[Raw], open_clusters: list[str]
+) -> None:
+    sight, workload = _sight(updates)
+    chosen, _ = sight.facts.policies.policy_of(builders.CHECK)
+    assert chosen
+    request = sight.planning._snapshot.request_of(workload, builders.CHECK, chosen.policy)
+    plan_request = sight.planning._snapshot.plan_request(request, chosen, [])
+    assert [name for name in plan_request.clusters if name not in plan_request.unproven_clusters] == open_clusters
+    assert all("start the job again" in reason for reason in plan_request.unproven_clusters.values())
