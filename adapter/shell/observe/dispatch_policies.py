@@ -32,7 +32,7 @@ class PolicyObserver:
         self.read_versions: tuple[object, ...] = ()  # the store versions of `_policies_by_check`
         self._policies_by_check: dict[str, tuple[ResolvedPolicy | None, str]] = {}
         self._relayed_networks: dict[str, dict[str, specs.NetworkSpec]] = {}  # of the same versions
-        self._relay_problem: tuple[str, datetime] = "", datetime.min.replace(tzinfo=UTC)
+        self._relay_problems: dict[str, tuple[str, datetime]] = {}  # by namespace, with the time of the next try
         self._our_checks: tuple[int, frozenset[str]] = (-1, frozenset())  # the store version, and the names
 
     def check_of(self, workload: Workload) -> str:
@@ -108,7 +108,7 @@ class PolicyObserver:
         """
         if (started_with := self.started_identity(workload, check)) is not None:
             return started_with
-        is_relayed = self._relay_image(check) and not self.relay_problem
+        is_relayed = self._relay_image(check) and not self.relay_problem(workload.namespace)
         # A job that is not submitted has no uid.
         return relay_network.identity_of(workload.gang_uid or workload.name) if is_relayed else ""
 
@@ -121,19 +121,20 @@ class PolicyObserver:
                 return relay_network.recorded_identity(state.updates)
         return None
 
-    @property
-    def relay_problem(self) -> str:
+    def relay_problem(self, namespace: str) -> str:
         """Why no head can be prepared for the relay, a fragment; empty if none was denied lately."""
-        text, until = self._relay_problem
+        text, until = self._relay_problems.get(namespace, ("", datetime.min.replace(tzinfo=UTC)))
         return text if self._manager.clock.now() < until else ""
 
-    def note_relay_denied(self, message: str) -> None:
-        """Leave relayed clusters out for a while: an administrator must do something."""
+    def note_relay_denied(self, namespace: str, message: str) -> None:
+        """Leave relayed clusters out for a namespace's jobs for a while: a quota may deny those of one namespace."""
+        now = self._manager.clock.now()
         text = (
             f"the manager cluster denies what heads need for the relay ({clause(message)}): install the component "
-            "relay there"
+            "relay there, or let the namespace have a Secret and a Service for each job"
         )
-        self._relay_problem = text, self._manager.clock.now() + _RELAY_RETRY
+        recent = {name: problem for name, problem in self._relay_problems.items() if now < problem[1]}
+        self._relay_problems = {**recent, namespace: (text, now + _RELAY_RETRY)}
 
     def _relay_image(self, check: str) -> str:
         """The sidecar's image of the first relayed cluster; empty if the policy has none."""

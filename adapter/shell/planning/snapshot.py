@@ -135,7 +135,7 @@ class Snapshot:
     def _unusable_clusters(self, request: GangRequest, chosen: ResolvedPolicy) -> dict[str, str]:
         members = self._fleet.caches()
         relayed = (name for name in chosen.clusters if name in members and members[name].spec.network.is_relayed)
-        reason = self._policies.relay_problem or _UNPREPARED_HEAD
+        reason = self._policies.relay_problem(request.namespace) or _UNPREPARED_HEAD
         unprepared = {} if request.relayed else dict.fromkeys(relayed, reason)
         return {**self._unproven_clusters(chosen), **unprepared}
 

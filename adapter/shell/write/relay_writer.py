@@ -106,8 +106,8 @@ class RelayWriter:
         except ApiError as denial:
             if denial.status not in _DENIALS:
                 raise
-            self._policies.note_relay_denied(denial.message or denial.reason)
-            return self._policies.relay_problem
+            self._policies.note_relay_denied(workload.namespace, denial.message or denial.reason)
+            return self._policies.relay_problem(workload.namespace)
         return ""
 
     async def _write_head_objects(self, network: RelayNetwork, job: Job | None) -> None:
