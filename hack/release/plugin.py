@@ -26,7 +26,10 @@ COMPILED = ("orjson", "pydantic-core")  # what does not work without: they are c
 LARGEST = 40_000_000  # bytes on a disk, with the bytecode that Python writes: the most that a plugin may take
 _LOCK = REPO / "requirements.lock"
 # Only `rayspan controller`, `access` and `admission` import these, which the archives cannot run.
-_CONTROLLERS = ("uvloop", "kopf", "click", "iso8601", "jsonpatch", "jsonpointer", "python-json-logger")
+_CONTROLLERS = (
+    "uvloop", "cryptography", "cffi", "pycparser", "kopf", "click", "iso8601", "jsonpatch", "jsonpointer",
+    "python-json-logger",
+)  # fmt: skip
 _PATIENCE = 600.0  # seconds for pip; a minute on an idle line
 # The models and calls of each API, which we do not use: 50 of the 65 MB of the official client.
 _UNUSED = (

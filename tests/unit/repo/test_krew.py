@@ -98,14 +98,11 @@ def test_each_locked_package_has_its_checksums() -> None:
 
 
 def test_only_the_controllers_libraries_are_left_out() -> None:
-    """The webhooks' libraries too: kopf, and what only kopf needs."""
+    """The webhooks' libraries too, and what only these libraries need: jsonpatch, jsonpointer; cryptography, two."""
     extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = {re.split(r"[^\w-]", one)[0] for extra in ("controller", "admission") for one in extras[extra]}
     asked = {re.split(r"[^\w-]", one)[0] for one in metadata.requires("kopf") or () if "extra ==" not in one}
-    assert {*plugin._CONTROLLERS} - {"jsonpointer"} == named | asked - {
-        "aiohttp",
-        "pyyaml",
-    }  # jsonpatch needs jsonpointer
+    assert {*plugin._CONTROLLERS} - {"jsonpointer", "cffi", "pycparser"} == named | asked - {"aiohttp", "pyyaml"}
 
 
 def test_the_archive_has_the_files_of_a_wheel() -> None:
