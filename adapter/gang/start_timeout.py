@@ -352,7 +352,7 @@ def pods_choosing_slot(workers: GangWorkers, now: datetime) -> list[Raw]:
 
     KubeRay's replacement of a late pod may have the late pod's own template slot, in the cluster that is excluded now.
     """
-    excluded = {exclusion.cluster for exclusion in workers.placement.exclusions if exclusion.until > now}
+    excluded = workers.placement.excluded_clusters(now)
     leaving = [
         pod
         for pod in workers.living_pods

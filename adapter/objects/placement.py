@@ -187,6 +187,10 @@ class Placement:
     def share_key(self, share: Share) -> ShareKey:
         return ShareKey(share.cluster, self.round_of(share))
 
+    def excluded_clusters(self, now: datetime) -> set[str]:
+        """The clusters that the last plan excluded and still excludes; workers take slots elsewhere first."""
+        return {exclusion.cluster for exclusion in self.exclusions if exclusion.until > now}
+
     def belongs_to(self, workload: Workload) -> bool:
         """Whether this is the Placement of the Workload's attempt; the Workload must hold quota and not be finished.
 

@@ -334,7 +334,7 @@ def _is_known_cluster(state: WorkerState) -> bool:
 
 def _free_slot(state: WorkerState) -> Slot | None:
     """The first free slot in plan order; excluded clusters, where workers may not start, come last."""
-    excluded = _excluded_clusters(state)
+    excluded = state.placement.excluded_clusters(state.now)
     slots = replica.open_slots(state.placement, state.pod, state.worker.slots.taken, state.worker.slots.joined)
     free = (slot for slot in slots if _takes_new_pods(state.worker, slot))
     first = next(free, None)
@@ -345,15 +345,11 @@ def _free_slot(state: WorkerState) -> Slot | None:
 
 def _better_slot(state: WorkerState) -> Slot | None:
     """A free slot elsewhere, if the template slot is in an excluded cluster."""
-    excluded = _excluded_clusters(state)
+    excluded = state.placement.excluded_clusters(state.now)
     if not has_template_slot(state.pod) or state.cluster not in excluded or not _may_choose_slot(state):
         return None
     free = _free_slot(state)
     return free if free and free.cluster not in excluded else None
-
-
-def _excluded_clusters(state: WorkerState) -> set[str]:
-    return {exclusion.cluster for exclusion in state.placement.exclusions if exclusion.until > state.now}
 
 
 def _takes_new_pods(worker: Worker, slot: Slot) -> bool:

@@ -28,6 +28,7 @@ from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.supervise import contain_errors, read_each
+from adapter.shell.write.create_object import create_or_get
 
 FOLLOW_SECONDS = 5.0
 SWEEP_SECONDS = 60.0
@@ -168,7 +169,7 @@ class RelayWriter:
             if known in self._named:
                 return
             path = resources.SERVICES.path(namespace, name)
-            existing = await _create_or_find(cache.client, resources.SERVICES, namespace, service)
+            existing = await create_or_get(cache.client, resources.SERVICES, service)
             owners = meta(existing).get("ownerReferences") or []
             if all(own["uid"] != owner["uid"] for own in owners):
                 version = meta(existing)["resourceVersion"]
@@ -225,12 +226,3 @@ async def _create_or_replace(client: Client, resource: Resource, body: Raw) -> N
         if not error.already_exists:
             raise
         await client.replace(resource.path(*key_of(body)), body)
-
-
-async def _create_or_find(client: Client, resource: Resource, namespace: str, body: Raw) -> Raw:
-    try:
-        return await client.create(resource.path(namespace), body)
-    except ApiError as error:
-        if not error.already_exists:
-            raise
-    return await client.get(resource.path(*key_of(body)))

@@ -19,6 +19,15 @@ class Stage:
         return [rest for one, rest in self.lines if one == keyword]
 
 
+def check_copied_files(build: Stage, repo: Path, ignore_file: str) -> None:
+    """All that a stage copies exists, and the ignore file lets exactly that into the build."""
+    copied = {word for rest in build.all("COPY") for word in rest.split()[:-1]}
+    ignored = (repo / ignore_file).read_text().splitlines()
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == copied
+    assert "*" in ignored
+    assert [name for name in copied if not (repo / name).exists()] == []
+
+
 def stages(file: Path) -> list[Stage]:
     """The stages of a Dockerfile."""
     stages: list[Stage] = []

@@ -97,11 +97,7 @@ def test_the_wheel_holds_the_files_that_the_labs_image_holds() -> None:
 
 
 def test_copied_files_exist_and_are_not_ignored() -> None:
-    copied = {word for rest in BUILD.all("COPY") for word in rest.split()[:-1]}
-    ignored = (REPO / ".dockerignore").read_text().splitlines()
-    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == copied
-    assert "*" in ignored
-    assert [name for name in copied if not (REPO / name).exists()] == []
+    dockerfiles.check_copied_files(BUILD, REPO, ".dockerignore")
 
 
 def test_the_targets_of_links_are_copied() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from adapter import names
 from adapter.actions import SetCheck
-from adapter.objects.unstructured import key_of
 from adapter.objects.workload import parse_workload
 from adapter.relay.relay_network import identity_of, podset_update
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -27,14 +26,14 @@ KEY: Any = {
 }
 
 
-async def _set_ready(server: Server, *stored: Any) -> Sight:
+async def _set_ready(server: Server, work: Any = WORK) -> Sight:
     sight = Sight({"east": 9})
     fill(sight.manager.secrets, KEY)
-    fill(sight.manager.workloads, *stored)
+    fill(sight.manager.workloads, work)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = sight.members["east"].client = client
         updates = (podset_update(IDENTITY),)
-        action = SetCheck(parse_workload(WORK), builders.CHECK, names.CHECK_READY, "all", podset_updates=updates)
+        action = SetCheck(parse_workload(work), builders.CHECK, names.CHECK_READY, "all", podset_updates=updates)
         await sight.executor(client).execute(action)
     return sight
 
@@ -66,20 +65,12 @@ async def test_a_failure_that_passes_is_tried_again() -> None:
         await _set_ready(Server(lists=[refuses(500), says(WORK)]))
 
 
-async def test_the_next_slice_of_a_running_elastic_job_needs_no_second_preparation() -> None:
+async def test_a_head_that_was_started_with_the_relay_is_not_prepared_again() -> None:
+    """As with another slice of a running elastic job."""
     started = make_workload(check=names.CHECK_READY)
     started["status"]["admissionChecks"][0]["podSetUpdates"] = [podset_update(IDENTITY)]
-    assert key_of(started) == key_of(WORK)
     server = Server(lists=[says(WORK)])
-    sight = Sight({"east": 9})
-    fill(sight.manager.workloads, started)
-    workload = parse_workload(started)
-    async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight.manager.client = client
-        updates = (podset_update(IDENTITY),)
-        await sight.executor(client).execute(
-            SetCheck(workload, builders.CHECK, names.CHECK_READY, "all", podset_updates=updates)
-        )
+    await _set_ready(server, started)
     assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["status"]
 
 
