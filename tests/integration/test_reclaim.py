@@ -51,7 +51,7 @@ def test_a_reclaim_takes_little_more_than_is_asked_back(stage: Stage, running: C
     wait(lambda: stage.running(8), 60, "both tenants have four workers", running.tail)
     survivors = {name: before[name] & uids(stage, name) for name in stage.clusters}
     assert {name: len(pods) for name, pods in survivors.items()} == {"east": 2, "west": 2}
-    assert stage.where("borrower") == "2 east, 2 west"
+    wait(lambda: stage.where("borrower") == "2 east, 2 west", 30, "tenant A keeps the rest", running.tail)
     stage.manager.kubectl("delete", "raycluster", "-n", stage.name, "owner")
     wait(lambda: stage.where("borrower") == "4 east, 4 west", 60, "the lost workers come back", running.tail)
     wait(lambda: stage.running(8), 60, "all of A's workers run", running.tail)
