@@ -38,6 +38,7 @@ NOT_READY_REASON: Final = "NotReady"
 # --- ClusterRoles that we ship -----------------------------------------------------------------------------------
 PLAN_ROLE: Final = "rayspan-plan"  # shipped without a binding
 DRAIN_ROLE: Final = "rayspan-drain"  # shipped without a binding
+USER_ROLE: Final = "rayspan-user"  # shipped without a binding
 COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each opened namespace
 
 # --- field managers of our commands ------------------------------------------------------------------------------

@@ -273,6 +273,57 @@ DRAIN_ROWS: list[Row] = [
 ]
 
 
+# Of a user who has the ClusterRole rayspan-user in the namespace default.
+USER_ROWS: list[Row] = [
+    ("create", "rayjobs.ray.io", "-n default", True),
+    ("patch", "rayservices.ray.io", "-n default", True),
+    ("delete", "rayclusters.ray.io", "-n default", True),
+    ("patch", "rayclusters.ray.io/status", "-n default", False),
+    ("create", "configmaps", "-n default", True),
+    ("list", "localqueues.kueue.x-k8s.io", "-n default", True),
+    ("watch", "workloads.kueue.x-k8s.io", "-n default", True),
+    ("patch", "workloads.kueue.x-k8s.io", "-n default", False),
+    ("get", "placements.rayspan.dev/any", "-n default", True),
+    ("patch", "placements.rayspan.dev", "-n default", False),
+    ("list", "pods", "-n default", True),
+    ("get", "pods/log", "-n default", True),
+    ("create", "pods/exec", "-n default", True),
+    ("create", "pods", "-n default", False),
+    ("delete", "pods", "-n default", False),
+    ("get", "secrets", "-n default", False),
+    ("create", "secrets", "-n default", False),
+    ("create", "rayjobs.ray.io", "-n kube-system", False),
+    ("list", "pods", "-A", False),
+    ("list", "placements.rayspan.dev", "-A", False),
+    ("list", "workerclusters.rayspan.dev", "", False),
+    ("list", "secrets", "-n rayspan-system", False),
+    ("create", "rolebindings.rbac.authorization.k8s.io", "-n default", False),
+]
+
+
+@pytest.fixture(scope="module")
+def scientist(fleet: Clusters) -> Iterator[str]:
+    """A user to whom an administrator gave the ClusterRole for data scientists in one namespace, and nothing else."""
+    user, manager = "rayspan-user-test", fleet.manager
+    manager.delete("rolebinding", user, "default")
+    manager.kubectl(
+        "-n", "default", "create", "rolebinding", user, f"--clusterrole={names.USER_ROLE}", f"--user={user}"
+    )
+    manager.wait(lambda: may(manager, user, *USER_ROWS[0][:3]), 20, "the right is known")
+    yield user
+    manager.delete("rolebinding", user, "default")
+
+
+def test_rights_of_a_data_scientist(fleet: Clusters, scientist: str) -> None:
+    assert wrong(fleet.manager, scientist, USER_ROWS) == []
+
+
+def test_data_scientist_may_ask_for_grants(reached: Cluster, scientist: str) -> None:
+    """The role of the access component is added by its label."""
+    verb, resource, where, _ = VIEWER_ROWS[0]
+    reached.wait(lambda: may(reached, scientist, verb, resource, where), 20, "the role is aggregated")
+
+
 @pytest.fixture(scope="module")
 def planner(fleet: Clusters) -> Iterator[str]:
     """A user whom an administrator allowed to ask for plans, and nothing else."""
