@@ -28,8 +28,8 @@ machine: # Tell at once what this machine lacks, before anything is installed
 	@$(PYTHON) -m hack.lab.build.prerequisites
 
 .PHONY: demo
-demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here
-	@$(RUN) -m hack.demo
+demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two worker clusters, on real clusters made here; NETWORK=islands: without a route
+	@$(RUN) -m hack.demo --network $(or $(NETWORK),flat)
 
 .PHONY: kind-demo
 kind-demo: $(VENV)/.ready ## The same on three clusters of kind, where there is Docker (Linux; not tested here)

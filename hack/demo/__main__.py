@@ -1,5 +1,7 @@
 """`python -m hack.demo`: from nothing to one RayJob over two worker clusters, and back to empty clusters.
 
+With `--network islands` the clusters do not reach each other, and the job's nodes join through the relay.
+
 The lab stays up. Status 0 means that all of it was seen: job SUCCEEDED, result good, workers in two clusters, nothing
 left. It hides no failure: the job of a failed demo stays for inspection, and the next demo removes it.
 """
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hack.demo import cast, evidence, job, report, watch
+from hack.demo import cast, evidence, islands, job, report, watch
 from hack.lab import startup
 from hack.lab.base import lab as definition
 from hack.lab.base import lock, sidebyside
@@ -26,25 +28,32 @@ from hack.testbed.reader import Refused, Unreachable
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.demo", description=__doc__)
+    parser.add_argument(
+        "--network", choices=["flat", definition.ISLANDS], default="flat", help="of the clusters (default: flat)"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="write what it shows, for asciinema, if it works")
     given = parser.parse_args(argv)
-    return _recorded(given.record) if given.record else _demo()
+    return _recorded(given.record, given.network) if given.record else _demo(given.network)
 
 
-def _recorded(file: Path) -> int:
+def _recorded(file: Path, network: str) -> int:
     recorder = cast.Recorder(sys.stdout, time.monotonic)
     with contextlib.redirect_stdout(recorder):
-        code = _demo()
+        code = _demo(network)
     if code == 0:
         file.write_text(recorder.text("Rayspan: one RayJob over two worker clusters"), encoding="utf-8")
     return code
 
 
-def _demo() -> int:
+def _demo(network: str) -> int:
     begun = time.monotonic()
     try:
-        _lab_up()
-        wrong = run_job(install.on_lab())
+        _lab_up(network)
+        fleet = install.on_lab()
+        if network == definition.ISLANDS:
+            with step("relay: its component, and the WorkerClusters"):
+                islands.prepare(fleet)
+        wrong = run_job(fleet)
     except LabError as failure:
         wrong = [str(failure)]
     except KeyboardInterrupt:
@@ -55,9 +64,9 @@ def _demo() -> int:
     return 0
 
 
-def _lab_up() -> None:
+def _lab_up(network: str) -> None:
     """The lab that is there, if the demo can run on it; the usual one otherwise."""
-    usual, there = Lab(), definition.find()
+    usual, there = Lab(network=network), definition.find()
     fits = there is not None and there.workers >= 2 and replace(there, workers=2, fake_nodes=0) == usual
     lab = there if there is not None and fits else usual
     with lock.held(STATE / "lock", "waiting for another command on the lab"), step("lab: clusters mgr, east and west"):

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from adapter.relay.relay_network import CLUSTER_DOMAIN
 from hack.demo.watch import Seen
 
 _MARK = "RAYSPAN-RESULT "
@@ -48,11 +49,24 @@ def nodes(found: dict[str, Any], seen: Seen) -> list[Node]:
 def table(rows: list[Node]) -> str:
     lines = [("RAY NODE", "ROLE", "CLUSTER", "ZONE", "TASKS", "ITS POD RUNS IN")]
     lines += [
-        (row.address, "head" if row.head else "worker", row.cluster, row.zone or "-", str(row.tasks), row.seen_in)
+        (
+            _short_address(row.address),
+            "head" if row.head else "worker",
+            row.cluster,
+            row.zone or "-",
+            str(row.tasks),
+            row.seen_in,
+        )
         for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(f"{word:<{n}}" for word, n in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _short_address(address: str) -> str:
+    """The pod's name, where Ray knows its nodes by names; these are long."""
+    host, _, domain = address.partition(".")
+    return host if domain.endswith(CLUSTER_DOMAIN) else address
 
 
 def faults(seen: Seen, found: dict[str, Any], rows: list[Node], workers: set[str]) -> list[str]:

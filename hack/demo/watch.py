@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from adapter import names
+from adapter.relay.relay_network import CLUSTER_DOMAIN
 from hack.demo import job
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
@@ -32,7 +33,7 @@ class Seen:
     """By cluster, as they are now."""
     gangs: set[str] = field(default_factory=set)
     homes: dict[str, str] = field(default_factory=dict)
-    """By the IP of a pod that really runs, the cluster in which its kubelet does."""
+    """By the address of a pod that really runs, the cluster in which its kubelet does."""
 
     @property
     def ended(self) -> bool:
@@ -63,7 +64,16 @@ def _look(fleet: Clusters, seen: Seen) -> None:
     for cluster in fleet.all:
         seen.pods[cluster.name] = job.pods(cluster, seen.gangs)
         here = [pod for pod in seen.pods[cluster.name] if cluster is not fleet.manager or not _held(pod)]
-        seen.homes |= {pod["status"]["podIP"]: cluster.name for pod in here if pod["status"].get("podIP")}
+        seen.homes |= {address: cluster.name for pod in here for address in _addresses(pod)}
+
+
+def _addresses(pod: Raw) -> Iterator[str]:
+    """What Ray may call a node: its pod's IP, or the pod's name in a relayed network."""
+    spec, ip = pod["spec"], pod["status"].get("podIP")
+    if ip and "subdomain" in spec:
+        yield f"{spec['hostname']}.{spec['subdomain']}.{pod['metadata']['namespace']}.{CLUSTER_DOMAIN}"
+    elif ip:
+        yield ip
 
 
 def _lines(fleet: Clusters, seen: Seen) -> Iterator[str]:

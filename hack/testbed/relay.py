@@ -28,10 +28,12 @@ from hack.lab.base.lab import OPEN_PORT, Lab
 from hack.lab.base.paths import REPO, STATE
 from hack.lab.cluster import containerd
 from hack.lab.images import images
-from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.reader import Raw
 
 COMPONENT = REPO / "kustomize" / "components" / "relay"
+COMPONENT_NAMESPACE = names.SYSTEM_NAMESPACE
+ROUTER_DEPLOYMENT = "deployment/rayspan-relay-router"
 ROUTERS = "relay-routers"  # the namespace of the router, and its name
 NODE_LABEL = "relayed-node"  # on each node's pod: the identity of its network
 HEAD_POD = "head"
@@ -55,17 +57,40 @@ def start_routers(manager: Cluster) -> None:
 
 
 def install_component(manager: Cluster) -> None:
-    """Install the component that a user installs, and wait until its policies are in force."""
-    wait(lambda: not _has_open_port(manager), 120, "no other Service has the one port")
+    """Install the component that a user installs, and wait until its routers are ready; it may be there already."""
+    wait(lambda: not _has_open_port(manager, but=COMPONENT_NAMESPACE), 120, "no other Service has the one port")
     manager.kubectl("apply", "-k", str(COMPONENT))
-    manager.kubectl(
-        "-n", names.SYSTEM_NAMESPACE, "rollout", "status", "deployment/rayspan-relay-router",
-        f"--timeout={_START_SECONDS}s",
-    )  # fmt: skip
+    manager.kubectl("-n", COMPONENT_NAMESPACE, "rollout", "status", ROUTER_DEPLOYMENT, f"--timeout={_START_SECONDS}s")
 
 
 def remove_component(manager: Cluster) -> None:
     manager.kubectl("delete", "-k", str(COMPONENT), "--ignore-not-found")
+
+
+def connect(lab: Lab, fleet: Clusters) -> None:
+    """Install the component, and reach all worker clusters through it, as an administrator does."""
+    bring(lab)
+    install_component(fleet.manager)
+    for name in fleet.workers:
+        set_address(lab, fleet, name)
+
+
+def set_address(lab: Lab, fleet: Clusters, name: str, port: int = OPEN_PORT) -> None:
+    """Reach a worker cluster through the relay at this port of the manager."""
+    address = f"{lab.manager.address}:{port}"
+    _set_network(fleet, name, {"mode": "Relay", "address": address, "image": images.reference("relay")})
+
+
+def disconnect(fleet: Clusters) -> None:
+    """Undo what `connect` did, as far as it came."""
+    for name in fleet.workers:
+        _set_network(fleet, name, None)
+    remove_component(fleet.manager)
+
+
+def _set_network(fleet: Clusters, name: str, network: Mapping[str, str] | None) -> None:
+    patch = json.dumps({"spec": {"network": network}})
+    fleet.manager.kubectl("patch", "workercluster", name, "--type=merge", "-p", patch)
 
 
 @dataclass(frozen=True)
@@ -266,8 +291,9 @@ def _openssl(*words: str | Path) -> None:
     commands.run(["openssl", *words])
 
 
-def _has_open_port(manager: Cluster) -> bool:
-    services = manager.items("services")
+def _has_open_port(manager: Cluster, but: str = "") -> bool:
+    """Whether a Service has the port, outside the namespace `but`."""
+    services = (service for service in manager.items("services") if service["metadata"]["namespace"] != but)
     return any(port.get("nodePort") == OPEN_PORT for one in services for port in one["spec"].get("ports") or ())
 
 

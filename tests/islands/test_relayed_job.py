@@ -3,38 +3,28 @@
 The user's file is the stock sample, and the administrator has set `spec.network` of both WorkerClusters.
 """
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from adapter import names
+from adapter.preflight.preflight_facts import MANAGER
 from hack.lab.base.lab import OPEN_PORT, Lab
-from hack.lab.images import images
 from hack.testbed import relay
-from hack.testbed.clusters import Clusters, wait
-from hack.testbed.rayjob import Job, removed
+from hack.testbed.clusters import Clusters, condition, wait
+from hack.testbed.preflights import failures, preflight_in
+from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
 
 @pytest.fixture(scope="module")
 def relayed(islands: Lab, fleet: Clusters) -> Iterator[Clusters]:
     """The clusters with the component, whose WorkerClusters are reached through the relay."""
-    relay.bring(islands)
-    network = {
-        "mode": "Relay",
-        "address": f"{islands.manager.address}:{OPEN_PORT}",
-        "image": images.reference("relay"),
-    }
     try:
-        relay.install_component(fleet.manager)
-        for name in fleet.workers:
-            _set_network(fleet, name, network)
+        relay.connect(islands, fleet)
         yield fleet
     finally:
-        for name in fleet.workers:
-            _set_network(fleet, name, None)
-        relay.remove_component(fleet.manager)
+        relay.disconnect(fleet)
 
 
 @pytest.fixture
@@ -55,6 +45,28 @@ def test_a_stock_job_runs_over_islands(job: Job, relayed: Clusters) -> None:
     wait(lambda: not _routes(relayed), 120, "no router is led to a head that is gone")
 
 
+def test_preflight_tests_the_relay_from_each_cluster(relayed: Clusters) -> None:
+    """No path between the pods is needed, and the pod networks may be the same."""
+    document = preflight_in(relayed.manager, NAMESPACE, want=0)
+    checks = {cluster["name"]: cluster["checks"].get("Relay") for cluster in document["clusters"]}
+    assert checks == {MANAGER: None, "east": "ok", "west": "ok"}
+    assert {(path["byRelay"], path["error"]) for path in document["paths"]} == {(True, None)}, "no path was dialled"
+    for name in relayed.workers:
+        reachable = condition(relayed.manager.get("workerclusters", name), names.REACHABLE)
+        assert (reachable["status"], "the relay's address" in reachable["message"]) == ("True", True)
+
+
+def test_preflight_names_a_relay_that_is_not_reached(relayed: Clusters, islands: Lab) -> None:
+    relay.set_address(islands, relayed, "east", port=OPEN_PORT + 1)
+    try:
+        document = preflight_in(relayed.manager, NAMESPACE, "--worker-cluster", "east", want=3)
+    finally:
+        relay.set_address(islands, relayed, "east")
+    ((cluster, check, message),) = failures(document)
+    assert (cluster, check) == ("east", "Relay")
+    assert f"cannot connect to the relay at {islands.manager.address}:{OPEN_PORT + 1} (" in message
+
+
 def _leave_room(ray_cluster: Raw) -> None:
     """Let a worker and its sidecar fill a cluster's quota, and the submitter fit beside head and routers."""
     for group, cpu in ((ray_cluster["workerGroupSpecs"][0], "300m"), (ray_cluster["headGroupSpec"], "100m")):
@@ -63,8 +75,3 @@ def _leave_room(ray_cluster: Raw) -> None:
 
 def _routes(fleet: Clusters) -> list[Raw]:
     return fleet.manager.items("services", names.SYSTEM_NAMESPACE, names.RELAY_LABEL)
-
-
-def _set_network(fleet: Clusters, name: str, network: dict[str, str] | None) -> None:
-    patch = json.dumps({"spec": {"network": network}})
-    fleet.manager.kubectl("patch", "workercluster", name, "--type=merge", "-p", patch)

@@ -55,7 +55,7 @@ def test_printed_text_is_recorded() -> None:
 def test_only_a_successful_demo_is_written(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def ran() -> int:
+    def ran(_: str) -> int:
         sys.stdout.write("The demo ran.\n")
         return code
 
