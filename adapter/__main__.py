@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 
 from adapter.cli import completion
 from adapter.cli.commands.parser import build_parser, parse_command_line
@@ -41,8 +42,14 @@ def complete() -> int:
 
 
 def _print_completions(words: list[str]) -> int:
-    sys.stdout.write(completion.render_completions(build_parser([""]), words))
+    sys.stdout.write(completion.render_completions(build_parser([""]), words, _read_names))
     return 0
+
+
+def _read_names(kind: completion.CompletedKind, scope: completion.Scope) -> Iterable[str]:
+    from adapter.cli import completed_names  # imports the client
+
+    return completed_names.read_names(kind, scope)
 
 
 if __name__ == "__main__":

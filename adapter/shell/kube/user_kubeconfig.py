@@ -68,6 +68,15 @@ def default_namespace(file: str, context: str) -> str:
         return kubeconfig.context_namespace(file, context) or "default"
 
 
+def context_names(file: str) -> list[str]:
+    """The names of a kubeconfig's contexts; none if it cannot be read, or if $KUBECONFIG names several files."""
+    try:
+        _, content = _read_file(file)
+        return [str(entry["name"]) for entry in content["contexts"]]
+    except _FALLBACK_ERRORS:
+        return []
+
+
 def _read_file(file: str) -> tuple[Path, _Content]:
     name = file or os.environ.get("KUBECONFIG") or _DEFAULT_FILE
     if os.pathsep in name:
