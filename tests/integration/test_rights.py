@@ -287,6 +287,8 @@ USER_ROWS: list[Row] = [
     ("patch", "placements.rayspan.dev", "-n default", False),
     ("list", "pods", "-n default", True),
     ("get", "pods/log", "-n default", True),
+    ("get", "jobs.batch/any", "-n default", True),
+    ("create", "jobs.batch", "-n default", False),
     ("create", "pods/exec", "-n default", True),
     ("create", "pods", "-n default", False),
     ("delete", "pods", "-n default", False),
