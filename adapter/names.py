@@ -393,7 +393,7 @@ class ConditionReason(StrEnum):
     CORDONED = "Cordoned"
     # WorkerCluster Ready: its workers are moved away, and no new ones go there.
     DRAINING = "Draining"
-    # WorkerCluster Reachable: pods there and in the manager cluster reach each other.
+    # WorkerCluster Reachable: pods there reach those in the manager cluster and are reached, or connect to the relay.
     REACHABLE = "Reachable"
     # WorkerCluster Reachable: a connection between pods gets no answer, or there is no route.
     NO_ROUTE = "NoRoute"
@@ -403,6 +403,8 @@ class ConditionReason(StrEnum):
     CONNECTION_BROKEN = "ConnectionBroken"
     # WorkerCluster Reachable: both clusters use the same pod addresses.
     ADDRESSES_OVERLAP = "AddressesOverlap"
+    # WorkerCluster Reachable: its pods do not reach the address of the relay.
+    RELAY_NOT_REACHED = "RelayNotReached"
     # WorkerCluster Reachable: small packets arrive and large ones do not.
     LARGE_PACKETS_LOST = "LargePacketsLost"
     # WorkerCluster NamesExist: all that its spec.pods names for the namespace of the preflight exists there.

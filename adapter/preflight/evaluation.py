@@ -26,7 +26,7 @@ def evaluate_clusters(clusters: Sequence[ClusterFacts], options: PreflightOption
             readable.append(side)
         except UNREADABLE:
             findings.append(_unreadable_finding(side))
-    return [*findings, *pair_evaluation.evaluate_pairs(readable)]
+    return [*findings, *pair_evaluation.evaluate_pairs([side for side in readable if not side.relay_address])]
 
 
 def _unreadable_finding(facts: ClusterFacts) -> Finding:
@@ -78,6 +78,19 @@ def _cluster_findings(facts: ClusterFacts, options: PreflightOptions) -> Iterato
         )
     if facts.has_namespace:
         yield from _probe_findings(facts, options)
+    if facts.relay_address and facts.relay_error is not None:
+        yield _relay_finding(facts, facts.relay_error)
+
+
+def _relay_finding(facts: ClusterFacts, error: str) -> Finding:
+    where = f"the relay at {facts.relay_address}"
+    if not error:
+        return Finding((facts.name,), "Relay", "ok", f"A pod in {facts.name} connects to {where}.")
+    text = (
+        f"A pod in {facts.name} cannot connect to {where} ({error}); let its pods connect to that port, or correct "
+        f"spec.network.address of WorkerCluster {facts.name}."
+    )
+    return Finding((facts.name,), "Relay", "failure", text, names.ConditionReason.RELAY_NOT_REACHED)
 
 
 def _rights_finding(facts: ClusterFacts, options: PreflightOptions) -> Finding:

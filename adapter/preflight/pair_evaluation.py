@@ -44,7 +44,8 @@ def _overlap_findings(first: ClusterFacts, second: ClusterFacts) -> Iterator[Fin
     if shared:
         text = (
             f"{shared}, so pods of the two clusters cannot be distinguished; give one of the clusters "
-            "another pod network, as NAT between them does not help."
+            f"another pod network, as NAT between them does not help, or join {second.name} by the relay "
+            "(spec.network of its WorkerCluster)."
         )
         yield Finding(pair, "PodNetwork", "failure", text, names.ConditionReason.ADDRESSES_OVERLAP)
     else:
@@ -63,7 +64,7 @@ def _route_findings(first: ClusterFacts, second: ClusterFacts) -> Iterator[Findi
     text = (
         f"There is no route from {second.name} to the pods of {first.name}, nor back: at port {PORT} neither "
         f"{first.probe_address} nor {second.probe_address} answers the other; connect the pod networks, open all "
-        f"ports between them, or {otherwise}."
+        f"ports between them, join {second.name} by the relay (spec.network of its WorkerCluster), or {otherwise}."
     )
     yield Finding((first.name, second.name), "Path", "failure", text, names.ConditionReason.NO_ROUTE)
 

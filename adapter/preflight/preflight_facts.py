@@ -91,6 +91,8 @@ class ClusterFacts:
     probe_address: str = ""  # of the probe server
     dns_error: str | None = None  # why DNS failed; None: not probed
     paths: Mapping[str, PathResult] = field(default_factory=dict)  # by name of the other cluster
+    relay_address: str = ""  # host and port, where its network has the mode Relay: its pods need no other path
+    relay_error: str | None = None  # why a pod there does not reach that address; empty if it does, None: not probed
     ray_services: Sequence[str] = ()  # RayServices in a queue, in the manager's namespace
     frameworks: Sequence[str] | None = None  # integrations of its Kueue; None: unknown
     # Whether a MutatingAdmissionPolicy keeps KubeRay from resuming the RayClusters of RayServices; True if unknown.
@@ -114,7 +116,7 @@ class Finding:
     check: str
     outcome: FindingOutcome
     message: str
-    reason: str = ""  # of a failure of a pair, for the condition Reachable
+    reason: str = ""  # of a failure of a pair or of the relay, for the condition Reachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class ProbeReport:
 
     paths: Mapping[str, PathResult] = field(default_factory=dict)
     dns_error: str = ""  # why DNS_NAME was not resolved
+    relay_error: str | None = None  # why the relay's port was not reached; None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,17 @@ def server_pod(run: ProbeRun, token: str) -> dict[str, Any]:
     return _probe_pod(run, "server", [programs.PROBE_SERVER, token, str(PORT)])
 
 
-def client_pod(run: ProbeRun, peers: Iterable[Peer]) -> dict[str, Any]:
-    """The Pod of the client, which dials these peers."""
+def split_address(address: str) -> tuple[str, int] | None:
+    """Host and port of a relay's address; None without one."""
+    host, _, port = address.rpartition(":")
+    return (host.strip("[]"), int(port)) if address else None
+
+
+def client_pod(run: ProbeRun, peers: Iterable[Peer], relay: tuple[str, int] | None = None) -> dict[str, Any]:
+    """The Pod of the client, which dials these peers, and the relay's host and port."""
     dialled = [{"address": peer.address, "port": PORT, "word": peer.token} for peer in peers]
-    request = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled}
+    ports = [{"address": relay[0], "port": relay[1]}] if relay else []
+    request = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled, "ports": ports}
     return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(request), _MESSAGE_PATH])
 
 
@@ -195,7 +203,8 @@ def parse_report(message: str, peers: Iterable[Peer]) -> ProbeReport | None:
     try:
         report = json.loads(message)
         paths = {peer.cluster: _parse_path(path) for peer, path in zip(peers, report["peers"], strict=True)}
-        return ProbeReport(paths, str(report["dns"].get("error") or ""))
+        relay_error = next((str(port.get("error") or "") for port in report.get("ports") or ()), None)
+        return ProbeReport(paths, str(report["dns"].get("error") or ""), relay_error)
     except UNREADABLE:
         return None
 

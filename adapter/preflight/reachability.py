@@ -42,6 +42,8 @@ def cluster_reachability(
     if counted:
         first = min(counted, key=lambda finding: MANAGER not in finding.clusters)
         return Reachability(False, first.reason, _condition_message(" ".join(finding.message for finding in counted)))
+    if address := clusters[name].relay_address:
+        return None if clusters[name].relay_error is None else _by_relay(address)
     if not _reach_each_other(clusters[name], clusters[MANAGER]):
         return None
     others = [
@@ -53,6 +55,11 @@ def cluster_reachability(
     trip = clusters[name].paths[MANAGER]
     speed = f"{trip.milliseconds} ms there and back, {trip.megabits} Mbit/s"
     text = f"Pods there and in the manager reach each other ({speed}){more}."
+    return Reachability(True, names.ConditionReason.REACHABLE, _condition_message(text))
+
+
+def _by_relay(address: str) -> Reachability:
+    text = f"Pods there connect to {address}, the relay's address in spec.network. What answers there was not tested."
     return Reachability(True, names.ConditionReason.REACHABLE, _condition_message(text))
 
 
@@ -79,25 +86,22 @@ def status_patch(cluster: Raw, result: Reachability, now: datetime) -> dict[str,
         "apiVersion": names.API_VERSION,
         "kind": names.WORKER_CLUSTER_KIND,
         "metadata": {"name": key_of(cluster)[1], "uid": meta(cluster).get("uid")},
-        "status": {"conditions": [entry], "triedSource": _login_source(cluster)},
+        "status": {"conditions": [entry], "triedSource": _tried_source(cluster)},
     }
 
 
 def unproven_reason(cluster: Raw) -> str:
     """Why a policy that requires reachable clusters skips this cluster, a fragment; empty if it does not skip it.
 
-    `spec.source` is compared, which alone decides where pods were probed. If the generation were compared, each cordon
-    and its end would take the cluster out of use.
+    `spec.source` and the relay's address are compared, which alone decide what was probed. If the generation were
+    compared, each cordon and its end would take the cluster out of use.
     """
     reachable = condition(cluster, names.REACHABLE)
     tried = (cluster.get("status") or {}).get("triedSource") or ""
     if reachable.get("status") == "True" and not tried:
         return "the last preflight did not record which cluster it tested: run `kubectl rayspan preflight`"
-    if reachable.get("status") == "True" and tried != _login_source(cluster):
-        return (
-            f"its spec.source has changed since the last preflight, which tested {tried}: run "
-            "`kubectl rayspan preflight`"
-        )
+    if reachable.get("status") == "True" and tried != _tried_source(cluster):
+        return f"the last preflight tested {tried} and not {_tried_source(cluster)}: run `kubectl rayspan preflight`"
     if reachable.get("status") == "True":
         return ""
     if not reachable:
@@ -111,12 +115,19 @@ def unproven_reason(cluster: Raw) -> str:
 def cut_off_reason(cluster: Raw) -> str:
     """A sentence why workers in a cluster do not reach other workers or the head, by the last preflight.
 
-    Empty if that preflight found no broken path, or probed another `spec.source` than the current one.
+    Empty if that preflight found no broken path, or probed another `spec.source` or `spec.network`.
     """
     reachable = condition(cluster, names.REACHABLE)
-    if reachable.get("status") != "False" or (cluster.get("status") or {}).get("triedSource") != _login_source(cluster):
+    if reachable.get("status") != "False" or (cluster.get("status") or {}).get("triedSource") != _tried_source(cluster):
         return ""
     return f"The last preflight found: {reachable.get('message')} Fix that, and run `kubectl rayspan preflight`."
+
+
+def _tried_source(cluster: Raw) -> str:
+    """What a preflight of the cluster tries: the cluster, and the relay if its pods reach others by it."""
+    network = (cluster.get("spec") or {}).get("network") or {}
+    by_relay = f" by the relay at {network.get('address')}" if network.get("mode") == "Relay" else ""
+    return f"{_login_source(cluster)}{by_relay}"
 
 
 def _login_source(cluster: Raw) -> str:

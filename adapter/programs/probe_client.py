@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, List, Union
 
 request = json.loads(sys.argv[1])
@@ -28,10 +28,19 @@ def dial(peer: Dict[str, Any]) -> Union[socket.socket, str]:
             if time.monotonic() > end - 0.2:
                 return "refused"
             time.sleep(0.2)
-        except TimeoutError:
+        except (TimeoutError, socket.timeout):  # two classes before Python 3.10
             return "timeout"
-        except OSError as error:
-            return "unreachable" if error.errno in (101, 113) else str(error)[:100]
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+            return "unreachable" if getattr(error, "errno", 0) in (101, 113) else str(error)[:100]
+
+
+def try_port(port: Dict[str, Any]) -> Dict[str, Any]:
+    """A port of which only the connection is tried."""
+    link = dial(port)
+    if isinstance(link, str):
+        return {"error": link}
+    link.close()
+    return {}
 
 
 def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
@@ -90,7 +99,7 @@ def try_peer(link: Union[socket.socket, str], peer: Dict[str, Any]) -> Dict[str,
     try:
         with link:
             return measure_peer(link, peer["word"])
-    except TimeoutError:
+    except (TimeoutError, socket.timeout):
         return {"error": "timeout"}
     except (OSError, ValueError):
         return {"error": "broken"}
@@ -103,14 +112,20 @@ def resolve_name(name: str) -> Dict[str, Any]:
         return {"error": str(error)[:100]}
 
 
+def await_answer(answer: "Future[Dict[str, Any]]") -> Dict[str, Any]:
+    try:
+        return answer.result(silence)
+    except Exception:
+        return {"error": f"no answer in {silence:g} s"}
+
+
 pool = ThreadPoolExecutor(64)
 name = pool.submit(resolve_name, request["name"])
 links = pool.map(dial, request["peers"])
+ports = [pool.submit(try_port, port) for port in request["ports"]]
 report: Dict[str, Any] = {"peers": [try_peer(link, peer) for link, peer in zip(links, request["peers"])]}
-try:
-    report["dns"] = name.result(silence)
-except Exception:
-    report["dns"] = {"error": f"no answer in {silence:g} s"}
+report["ports"] = [await_answer(port) for port in ports]
+report["dns"] = await_answer(name)
 text = json.dumps(report)
 with open(sys.argv[2], "w") as file:
     file.write(text)

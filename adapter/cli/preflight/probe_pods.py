@@ -52,7 +52,7 @@ class ProbePods:
 
     async def run_clients(self, sides: Mapping[str, ClusterFacts]) -> dict[str, ClusterFacts]:
         """Run a client pod in every cluster against the servers of all others; return `sides` with the results."""
-        probed_sides = await asyncio.gather(*(self._run_client(sides[name]) for name in self._servers))
+        probed_sides = await asyncio.gather(*(self._run_client(sides[name], sides) for name in self._servers))
         return {**sides, **{side.name: side for side in probed_sides}}
 
     async def _start_server(self, name: str) -> _ServerPod:
@@ -60,17 +60,18 @@ class ProbePods:
         state = await self._run_pod(name, probe.server_pod(self._run, token), lambda state: bool(state.address))
         return _ServerPod(Peer(name, state.address, token), state)
 
-    async def _run_client(self, side: ClusterFacts) -> ClusterFacts:
+    async def _run_client(self, side: ClusterFacts, sides: Mapping[str, ClusterFacts]) -> ClusterFacts:
         server = self._servers[side.name]
         if server.state.error:
             return replace(side, probe_error=server.state.error, image_missing=server.state.image_missing)
-        peers = [other.peer for name, other in self._servers.items() if name != side.name and not other.state.error]
-        state = await self._run_pod(side.name, probe.client_pod(self._run, peers), lambda state: state.ended)
+        peers = [other.peer for name, other in self._servers.items() if _has_path(side, sides[name], other.state)]
+        pod = probe.client_pod(self._run, peers, probe.split_address(side.relay_address))
+        state = await self._run_pod(side.name, pod, lambda state: state.ended)
         report = probe.parse_report(state.message, peers)
         side = replace(side, probe_address=server.state.address)
         if state.error or report is None:
             return replace(side, probe_error=state.error or f"it left no valid report: {state.message[:100]!r}")
-        return replace(side, dns_error=report.dns_error, paths=report.paths)
+        return replace(side, dns_error=report.dns_error, paths=report.paths, relay_error=report.relay_error)
 
     async def _run_pod(self, name: str, pod: dict[str, Any], is_done: Callable[[ProbeState], bool]) -> ProbeState:
         """Create a pod and wait until `is_done`; the state has the error."""
@@ -113,3 +114,8 @@ class ProbePods:
         pods = await list_if_allowed(client, PODS, self._run.namespace, labelSelector=selector)
         for pod in filter(predicate, pods or ()):
             await client.delete(PODS.path(self._run.namespace, key_of(pod)[1]), uid_of(pod))
+
+
+def _has_path(side: ClusterFacts, other: ClusterFacts, server: ProbeState) -> bool:
+    """Whether Ray nodes of the two clusters need a path of their own between them."""
+    return side.name != other.name and not server.error and not side.relay_address and not other.relay_address

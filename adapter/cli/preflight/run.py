@@ -133,6 +133,7 @@ async def _inspect_worker(client: Client, raw: Raw, request: PreflightOptions, r
     side = await inspection.inspect_worker(
         client, record, spec.head.address, spec.pods.scheduler, request.namespace, request.queues
     )
+    side = replace(side, relay_address=spec.network.address)
     return replace(side, named=await named_objects.find_named(client, spec.pods, run)) if _can_probe(side) else side
 
 

@@ -10,6 +10,7 @@ from adapter.preflight.probe import PathResult
 from adapter.preflight.reachability import Reachability
 
 _CHECKS = ("API", "Rights", "Namespace", "Queue", "Names", "Image", "DNS", "PodNetwork")
+_RELAY = "Relay"  # shown where a cluster uses it
 _OUTCOMES_BY_SEVERITY = ("failure", "warning", "ok")
 _EMPTY_CELL = "-"
 
@@ -21,8 +22,9 @@ def render(
     reachabilities: Mapping[str, Reachability],
 ) -> str:
     """Text with a row for each cluster, a row for each ordered pair of clusters, and a sentence for each problem."""
-    header = ("CLUSTER", *(check.upper() for check in _CHECKS), "PROBE", "REACHABLE")
-    rows = [_cluster_row(side, findings, reachabilities) for side in sides]
+    checks = (*_CHECKS, _RELAY) if any(side.relay_address for side in sides) else _CHECKS
+    header = ("CLUSTER", *(check.upper() for check in checks), "PROBE", "REACHABLE")
+    rows = [_cluster_row(side, checks, findings, reachabilities) for side in sides]
     parts = [
         join_lines(
             [
@@ -52,7 +54,12 @@ def build_document(
         "image": request.image,
         "clusters": [_cluster_document(side, findings, reachabilities) for side in sides],
         "paths": [
-            {"from": side.name, "to": other.name, **_path_document(side.paths.get(other.name))}
+            {
+                "from": side.name,
+                "to": other.name,
+                "byRelay": _is_by_relay(side, other),
+                **_path_document(side.paths.get(other.name)),
+            }
             for side in sides
             for other in sides
             if side is not other
@@ -74,7 +81,9 @@ def _cluster_document(
 ) -> dict[str, Any]:
     reachability = reachabilities.get(side.name)
     checks = {
-        check: worst for check in (*_CHECKS, "Probe") if (worst := _worst_outcome(side, check, findings)) != _EMPTY_CELL
+        check: worst
+        for check in (*_CHECKS, _RELAY, "Probe")
+        if (worst := _worst_outcome(side, check, findings)) != _EMPTY_CELL
     }
     return {
         "name": side.name,
@@ -97,11 +106,11 @@ def _path_document(trip: PathResult | None) -> dict[str, Any]:
 
 
 def _cluster_row(
-    side: ClusterFacts, findings: Sequence[Finding], reachabilities: Mapping[str, Reachability]
+    side: ClusterFacts, checks: Sequence[str], findings: Sequence[Finding], reachabilities: Mapping[str, Reachability]
 ) -> Sequence[str]:
     reachability = reachabilities.get(side.name)
-    checks = [_worst_outcome(side, check, findings) for check in (*_CHECKS, "Probe")]
-    return [side.name, *checks, str(reachability.reached) if reachability else _EMPTY_CELL]
+    outcomes = [_worst_outcome(side, check, findings) for check in (*checks, "Probe")]
+    return [side.name, *outcomes, str(reachability.reached) if reachability else _EMPTY_CELL]
 
 
 def _worst_outcome(side: ClusterFacts, check: str, findings: Iterable[Finding]) -> str:
@@ -113,10 +122,17 @@ def _path_rows(sides: Sequence[ClusterFacts]) -> Iterable[Sequence[str]]:
     for side in sides:
         for other in sides:
             if side is not other:
-                yield [side.name, other.name, *_path_cells(side.paths.get(other.name))]
+                cells = _path_cells(side.paths.get(other.name), by_relay=_is_by_relay(side, other))
+                yield [side.name, other.name, *cells]
 
 
-def _path_cells(trip: PathResult | None) -> Sequence[str]:
+def _is_by_relay(side: ClusterFacts, other: ClusterFacts) -> bool:
+    return bool(side.relay_address or other.relay_address)
+
+
+def _path_cells(trip: PathResult | None, *, by_relay: bool) -> Sequence[str]:
+    if by_relay:
+        return ["by relay", _EMPTY_CELL, _EMPTY_CELL, _EMPTY_CELL]
     if trip is None:
         return ["not tested", _EMPTY_CELL, _EMPTY_CELL, _EMPTY_CELL]
     latency = (

@@ -23,6 +23,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.store import Store
 from adapter.shell.shipped_policies import gate_policy
 
+_UNSUBMITTED = "unsubmitted"  # instead of the uid and the name that a planned job does not have yet
 _RELAY_RETRY = timedelta(minutes=1)  # until a job's head is prepared again after a denial
 
 
@@ -109,8 +110,7 @@ class PolicyObserver:
         if (started_with := self.started_identity(workload, check)) is not None:
             return started_with
         is_relayed = self._relay_image(check) and not self.relay_problem(workload.namespace)
-        # A job that is not submitted has no uid.
-        return relay_network.identity_of(workload.gang_uid or workload.name) if is_relayed else ""
+        return relay_network.identity_of(workload.gang_uid or workload.name or _UNSUBMITTED) if is_relayed else ""
 
     def started_identity(self, workload: Workload, check: str) -> str | None:
         """The identity that a gang's head was started with, which may be empty; None: it was not started."""

@@ -13,11 +13,11 @@ from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import job_manifest
 from adapter.objects.job_manifest import InvalidJob, JobManifest
 from adapter.objects.queues import ClusterQueue
-from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
 from adapter.objects.workload import Workload, parse_workload
 from adapter.planning import plan_document
 from adapter.planning.plan_document import PlanJson
+from adapter.planning.rounds import PlanResult
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -94,15 +94,16 @@ class Preview:
             return plan_document.rejected_document(head, reason)
         if not self._policies.remote_podsets(workload, check):
             return plan_document.no_workers_document(head)
-        document = await self._planned_document(head, job.job, workload, check, policy, now)
+        result = await self._planner.plan_gang(workload, check, policy, (), now, unsubmitted=job.job)
         warnings = self._job_problems.portability_warnings(job.job, workload, check, policy)
-        notes = [*_plan_notes(job, cluster_queue, priority), *(f"{job}: {warning}." for warning in warnings)]
-        return {**document, "priority": workload.priority, "notes": notes}
+        notes = [
+            *_plan_notes(job, cluster_queue, priority),
+            *_relay_notes(result),
+            *(f"{job}: {warning}." for warning in warnings),
+        ]
+        return {**self._plan_document(head, result), "priority": workload.priority, "notes": notes}
 
-    async def _planned_document(
-        self, head: Raw, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy, now: datetime
-    ) -> PlanJson:
-        result = await self._planner.plan_gang(workload, check, chosen, (), now, unsubmitted=job)
+    def _plan_document(self, head: Raw, result: PlanResult) -> PlanJson:
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.caches().items()}
         return plan_document.planned_document(
             head, result.request, result.candidates, result.plan, prices, extra_sentence=result.hold_note
@@ -151,6 +152,17 @@ def _document_head(
         "check": check,
         "policy": policy,
     }
+
+
+def _relay_notes(result: PlanResult) -> list[str]:
+    """What does not work between the workers of a plan. In a relayed network, those of flat clusters use it, too."""
+    if not result.request.relayed or len({share.cluster for share in result.plan.shares}) < 2:
+        return []
+    return [
+        "The policy has a cluster with the network mode Relay. Workers of different clusters reach each other through "
+        "the relay, which carries Ray's own connections only: a program whose workers open others (torch.distributed, "
+        "NCCL, Gloo) needs a policy with gang: SameCluster."
+    ]
 
 
 def _plan_notes(job: JobManifest, cluster_queue: ClusterQueue, priority: int | None) -> list[str]:

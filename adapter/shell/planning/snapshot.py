@@ -142,9 +142,7 @@ class Snapshot:
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
         if not chosen.policy.require_reachable:
             return {}
-        members = self._fleet.caches()
-        routed = [name for name in chosen.clusters if name not in members or not members[name].spec.network.is_relayed]
-        raws = {name: self._manager.worker_clusters.by_name(name) or {} for name in routed}
+        raws = {name: self._manager.worker_clusters.by_name(name) or {} for name in chosen.clusters}
         return {name: reachability.unproven_reason(raw) for name, raw in raws.items()}
 
     def trees_after_preemption(

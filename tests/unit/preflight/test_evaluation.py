@@ -230,15 +230,16 @@ def test_a_missing_route_is_reported_once_for_both_directions(other: str) -> Non
             "Path",
             "failure",
             "There is no route from west to the pods of the manager, nor back: at port 18273 neither 10.0.0.5 nor "
-            "10.2.0.5 answers the other; connect the pod networks, open all ports between them, or cordon west.",
+            "10.2.0.5 answers the other; connect the pod networks, open all ports between them, join west by "
+            "the relay (spec.network of its WorkerCluster), or cordon west.",
         ),
         (
             "east west",
             "Path",
             "failure",
             "There is no route from west to the pods of east, nor back: at port 18273 neither 10.1.0.5 nor 10.2.0.5 "
-            "answers the other; connect the pod networks, open all ports between them, or keep each job in one of "
-            "them (gang SameCluster).",
+            "answers the other; connect the pod networks, open all ports between them, join west by the relay "
+            "(spec.network of its WorkerCluster), or keep each job in one of them (gang SameCluster).",
         ),
     ]
     assert reached(sides) == {"east": YES, "west": NO}
@@ -256,7 +257,7 @@ def test_overlapping_networks_explain_paths_that_fail(error: str) -> None:
             "failure",
             "Nodes of east give their pods addresses of 10.0.0.0/8, and nodes of west of 10.0.0.0/8, so pods of the "
             "two clusters cannot be distinguished; give one of the clusters another pod network, as NAT between them "
-            "does not help.",
+            "does not help, or join west by the relay (spec.network of its WorkerCluster).",
         )
     ]
     assert reached(sides) == {"east": (False, "AddressesOverlap"), "west": (False, "AddressesOverlap")}
@@ -440,6 +441,7 @@ def test_the_document() -> None:
     assert found["clusters"][1]["checks"]["Rights"] == "ok" and "Probe" not in found["clusters"][1]["checks"]
     ways = {(one.pop("from"), one.pop("to")): one for one in found["paths"]}
     assert ways["west", "east"] == {
+        "byRelay": False,
         "reached": True,
         "error": None,
         "latencyMilliseconds": 0.3,
@@ -527,6 +529,52 @@ def test_the_condition_has_the_result() -> None:
     assert told.count("cannot reach one in") == 1 and "A pod in east cannot reach one in west" in told
 
 
+ADDRESS = "relay.example.com:30443"
+RELAYED: Raw = {"relay_address": ADDRESS, "relay_error": "", "paths": {}}
+
+
+def test_relayed_cluster_needs_no_path_and_no_addresses_of_its_own() -> None:
+    """East has the pod network of the others, and reaches the relay's port alone."""
+    networks = {"networks": ["10.0.0.0/8"]}
+    sides = fleet(manager={**networks, **paths(west=WELL)}, east={**networks, **RELAYED}, west=paths(manager=WELL))
+    findings = evaluation.evaluate_clusters(sides, ASKED)
+    assert evaluation.is_ready(findings) and not [
+        one for one in findings if len(one.clusters) == 2 and "east" in one.clusters
+    ]
+    assert reached(sides) == {"east": YES, "west": YES}
+    assert verdicts(sides, findings)["east"].message == (
+        f"Pods there connect to {ADDRESS}, the relay's address in spec.network. What answers there was not tested."
+    )
+    text = table.render(sides, ASKED, findings, verdicts(sides, findings))
+    assert "   RELAY   PROBE" in text and text.count("by relay") == 4
+    assert "RELAY" not in table.render(fleet(), ASKED, [], {})
+
+
+def test_relay_that_is_not_reached_is_a_failure_of_its_cluster_alone() -> None:
+    sides = fleet(manager=paths(west=WELL), east=RELAYED | {"relay_error": "timeout"}, west=paths(manager=WELL))
+    message = (
+        f"A pod in east cannot connect to the relay at {ADDRESS} (timeout); let its pods connect to that port, or "
+        "correct spec.network.address of WorkerCluster east."
+    )
+    assert trouble(sides) == [("east", "Relay", "failure", message)]
+    assert reached(sides) == {"east": (False, "RelayNotReached"), "west": YES}
+
+
+def test_relay_that_was_not_tried_has_no_verdict() -> None:
+    assert reached(fleet(east=RELAYED | {"relay_error": None, "probe_error": "no image"})).keys() == {"west"}
+
+
+def test_result_of_another_network_does_not_count() -> None:
+    relayed = make_worker_cluster(network={"mode": "Relay", "address": ADDRESS, "image": "relay"})
+    status = reachability.status_patch(relayed, FOUND, at(9))["status"]
+    assert status["triedSource"] == f"Secret east by the relay at {ADDRESS}"
+    assert reachability.unproven_reason({**relayed, "status": status}) == ""
+    assert reachability.unproven_reason({**make_worker_cluster(), "status": status}) == (
+        f"the last preflight tested Secret east by the relay at {ADDRESS} and not Secret east: run "
+        "`kubectl rayspan preflight`"
+    )
+
+
 FOUND = reachability.Reachability(True, "Reachable", "It is.")
 
 
@@ -558,8 +606,8 @@ def test_the_result_of_another_cluster_does_not_count(source: Raw) -> None:
     assert reachability.unproven_reason({**before, "status": told}) == ""
     assert reachability.unproven_reason({**make_worker_cluster(cordoned=True), "status": told}) == ""
     assert reachability.unproven_reason({**make_worker_cluster(source=source), "status": told}) == (
-        "its spec.source has changed since the last preflight, which tested Secret east: run "
-        "`kubectl rayspan preflight`"
+        f"the last preflight tested Secret east and not {reachability._login_source({'spec': {'source': source}})}: "
+        "run `kubectl rayspan preflight`"
     )
     assert reachability.unproven_reason({**before, "status": {"conditions": told["conditions"]}})
     assert reachability.status_patch(make_worker_cluster(source=BY_MULTIKUEUE), FOUND, at(9))["status"][

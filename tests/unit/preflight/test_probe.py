@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from adapter import programs
 from adapter.objects.unstructured import Raw
 from adapter.preflight import probe
-from adapter.preflight.probe import PathResult, Peer, ProbeRun, ProbeState
+from adapter.preflight.probe import PathResult, Peer, ProbeReport, ProbeRun, ProbeState
 from tests.unit.builders import START, at, stamp
 
 RUN = ProbeRun("0a1b2c3d", "demo", "rayspan/rayspan:dev", at(180) - START)
@@ -72,10 +72,10 @@ def answering(*said: bytes, close: bool) -> Iterator[int]:
                 link.close()
 
 
-def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhost") -> Any:
+def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhost", relay: Sequence[Raw] = ()) -> Any:
     """The result of the asking script; its log has the same text."""
     peers = [{"address": "127.0.0.1", "port": port, "word": WORD} for port in ports]
-    asked = {"silence": silence, "seconds": 0.1, "name": name, "peers": peers}
+    asked = {"silence": silence, "seconds": 0.1, "name": name, "peers": peers, "ports": [*relay]}
     file = tmp_path / "message"
     words = [sys.executable, "-c", programs.PROBE_CLIENT, json.dumps(asked), str(file)]
     log = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
@@ -116,6 +116,18 @@ def test_nat_on_the_way_is_seen(tmp_path: Path) -> None:
     ):
         found = ask(tmp_path, behind, beside, silence=1)["peers"]
     assert [one.get("seen") for one in found] == ["192.0.2.7", None]
+
+
+def test_a_port_is_tried_by_a_connection(tmp_path: Path) -> None:
+    with answering(close=True) as router:
+        ports = [{"address": "127.0.0.1", "port": port} for port in (router, free_port())]
+        ports.append({"address": "nowhere.invalid", "port": 1})
+        report = ask(tmp_path, silence=1, relay=ports)["ports"]
+    assert [port.get("error") for port in report[:2]] == [None, "refused"]
+    assert report[2]["error"]
+    assert probe.parse_report(json.dumps({"peers": [], "dns": {}, "ports": report[1:2]}), []) == ProbeReport(
+        relay_error="refused"
+    )
 
 
 def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
@@ -173,7 +185,15 @@ def test_a_pod_runs_the_tested_scripts() -> None:
         "seconds": 0.5,
         "name": "kubernetes.default.svc",
         "peers": [{"address": "10.1.0.5", "port": probe.PORT, "word": WORD}],
+        "ports": [],
     }
+
+
+def test_relay_port_is_dialled_by_its_address() -> None:
+    (container,) = probe.client_pod(RUN, [], probe.split_address("[2001:db8::1]:30443"))["spec"]["containers"]
+    assert json.loads(container["command"][-2])["ports"] == [{"address": "2001:db8::1", "port": 30443}]
+    assert probe.split_address("relay.example.com:443") == ("relay.example.com", 443)
+    assert probe.split_address("") is None
 
 
 def pod(state: Raw | None = None, *, phase: str = "Pending", address: str = "", **status: Any) -> Raw:

@@ -10,12 +10,15 @@ from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Workload
 from adapter.relay.relay_network import identity_of, podset_update
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from tests.unit import builders
 from tests.unit.builders import make_workload
-from tests.unit.stores import Sight, fill, make_template
+from tests.unit.shell.planning.test_preview_of_jobs import asked
+from tests.unit.stores import Sight, fill, make_ray_job, make_template
 
 NETWORK = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
 IDENTITY = identity_of("uid-of-rayjob-train")
+ALLOCATABLE = {"cpu": "999", "memory": "64Gi", "pods": "999"}
 RECORDED = [podset_update(IDENTITY)]
 
 
@@ -77,3 +80,36 @@ def test_a_running_gang_goes_to_a_relayed_cluster_only_with_the_relay(
     plan_request = sight.planning._snapshot.plan_request(request, chosen, [])
     assert [name for name in plan_request.clusters if name not in plan_request.unproven_clusters] == open_clusters
     assert all("start the job again" in reason for reason in plan_request.unproven_clusters.values())
+
+
+def _cover_memory(member: WorkerClusterCache, cores: int) -> None:
+    """Let the queue and the node hold what the sidecars request."""
+    queue = builders.make_cluster_queue(cores)
+    (group,) = queue["spec"]["resourceGroups"]
+    group["coveredResources"].append("memory")
+    group["flavors"][0]["resources"].append({"name": "memory", "nominalQuota": "64Gi"})
+    fill(member.cluster_queues, queue)
+    (node,) = list(member._node_objects)
+    fill(member._node_objects, {**node, "status": {**node["status"], "allocatable": ALLOCATABLE}})
+
+
+@pytest.mark.parametrize(
+    ("quota", "has_note"),
+    [
+        pytest.param({"east": 8, "west": 0, "south": 0}, False, id="all workers in the relayed cluster"),
+        pytest.param({"east": 0, "west": 8, "south": 0}, False, id="all workers in one flat cluster"),
+        pytest.param({"east": 3, "west": 3, "south": 0}, True, id="workers in a relayed and in a flat cluster"),
+        pytest.param({"east": 0, "west": 3, "south": 3}, True, id="workers in two flat clusters"),
+    ],
+)
+def test_plan_names_what_does_not_pass_the_relay(quota: dict[str, int], has_note: bool) -> None:
+    sight = Sight(quota)
+    east = builders.make_worker_cluster("east", network=NETWORK)
+    fill(sight.manager.worker_clusters, east, *map(builders.make_worker_cluster, ("west", "south")))
+    sight.members["east"].spec = specs.parse_worker_cluster(east)
+    for name, member in sight.members.items():
+        _cover_memory(member, quota[name])
+    plan = asked(sight, make_ray_job())
+    assert plan["fits"]
+    assert [note for note in plan["notes"] if "through the relay" in note] == plan["notes"][: int(has_note)]
+    assert not has_note or "torch.distributed" in plan["notes"][0]
