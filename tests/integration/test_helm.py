@@ -39,6 +39,8 @@ _LINES = "".join(re.findall(r"^```sh\n(.*?)^```$", _DOC, re.MULTILINE | re.DOTAL
 _INSTALL, _CHANGE = (line for line in _LINES if line.startswith("helm "))
 (_REMOVE,) = re.findall(r"`(helm uninstall [^`]+)`", _DOC)
 _IMAGE = " --set controllerManager.manager.image.tag=dev"  # the release's own is in no registry
+_ANY_IMAGE = "rayspan/rayspan:dev"  # of objects of which only kinds and names are read
+_RELAY_IMAGE = " --set relay.image.tag=dev"
 _QUEUES = ("shared-flavor", "local-remote")
 # In a worker cluster by themselves, with the values that they need; monitoring needs the Prometheus operator's kinds.
 _SWITCHED = [part for part in overlays.COMPONENTS if part.name not in (*_QUEUES, overlays.MONITORING.name)]
@@ -67,10 +69,11 @@ def helm(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 @pytest.fixture
 def west(fleet: Clusters) -> Iterator[Cluster]:
-    """A worker cluster that can be a manager, with the image of the checkout; nothing of that is left in it."""
+    """A worker cluster that can be a manager, with the images of the checkout; nothing of that is left in it."""
     cluster = fleet.workers["west"]
     _, archive = images.prepare("rayspan")
     containerd.bring(definition.load().cluster("west"), "rayspan", archive)
+    containerd.bring(definition.load().cluster("west"), "relay", images.archive_for("relay"))
     with ExitStack() as stack:
         stack.callback(cluster.delete, "lease", names.LEASE, names.SYSTEM_NAMESPACE)
         stack.enter_context(multikueue.ray_known(fleet.manager, cluster))
@@ -90,8 +93,8 @@ def test_the_chart_installs_works_changes_and_goes(helm: Callable[[Cluster], Hel
         west.wait(lambda: _judged(west).get("reason") == "UnknownCluster", 60, "it judges a policy")
 
         switches = "".join(f" --set {values.switch_of(part)}=true" for part in _SWITCHED)
-        _fine(run(f"{_CHANGE}{_IMAGE}{switches} --set '{_SECRETS}' --wait"))
-        switched = [*_manager(), *(one for part in _SWITCHED for one in overlays.objects(part, ""))]
+        _fine(run(f"{_CHANGE}{_IMAGE}{_RELAY_IMAGE}{switches} --set '{_SECRETS}' --wait"))
+        switched = [*_manager(), *(one for part in _SWITCHED for one in overlays.objects(part, _ANY_IMAGE))]
         missing = {one["kind"]: one["metadata"]["name"] for one in _missing(west, switched)}
         policies = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
         assert missing == dict.fromkeys(policies, names.GATE_POLICY), "the webhook is in their place"
@@ -102,8 +105,10 @@ def test_the_chart_installs_works_changes_and_goes(helm: Callable[[Cluster], Hel
         _fine(run(f"{_INSTALL}{_IMAGE} --reset-values"))
         assert not _missing(west, _manager())
         for part in _SWITCHED:
-            there = {_called(one) for one in overlays.objects(part, "")} - {_called(one) for one in _manager()}
-            assert there and {_called(one) for one in _missing(west, overlays.objects(part, ""))} >= there, part.name
+            there = {_called(one) for one in overlays.objects(part, _ANY_IMAGE)} - {_called(one) for one in _manager()}
+            assert there and {_called(one) for one in _missing(west, overlays.objects(part, _ANY_IMAGE))} >= there, (
+                part.name
+            )
     finally:
         run(f"{_REMOVE} --ignore-not-found --wait")
     left = [_called(one) for one in _manager() if one["kind"] != "Namespace" and _there(west, one)]
@@ -129,7 +134,7 @@ def test_the_charts_queues_are_what_the_api_server_takes(
     (part,) = (part for part in overlays.COMPONENTS if part.name == layout)
     switch = f" --set {values.switch_of(part)}=true"
     rendered = _fine(helm(fleet.manager)(f"helm template rayspan $CHART --kube-version {_kubernetes(fleet)}{switch}"))
-    chosen = {_called(one) for one in overlays.objects(part, "")} - {_called(one) for one in _manager()}
+    chosen = {_called(one) for one in overlays.objects(part, _ANY_IMAGE)} - {_called(one) for one in _manager()}
     asked = [one for one in yaml.safe_load_all(rendered) if one and _called(one) in chosen]
     how = (
         "apply",
@@ -164,7 +169,7 @@ def _fine(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def _manager() -> list[Raw]:
-    return overlays.objects(overlays.MANAGER, "")
+    return overlays.objects(overlays.MANAGER, _ANY_IMAGE)
 
 
 def _called(one: Raw) -> tuple[str, str, str]:
