@@ -393,7 +393,7 @@ class ConditionReason(StrEnum):
     CORDONED = "Cordoned"
     # WorkerCluster Ready: its workers are moved away, and no new ones go there.
     DRAINING = "Draining"
-    # WorkerCluster Reachable: pods there reach those in the manager cluster and are reached, or connect to the relay.
+    # WorkerCluster Reachable: pods there and in the manager cluster reach each other, or pods there reach the relay.
     REACHABLE = "Reachable"
     # WorkerCluster Reachable: a connection between pods gets no answer, or there is no route.
     NO_ROUTE = "NoRoute"
