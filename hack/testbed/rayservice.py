@@ -34,18 +34,24 @@ while True:
     print(json.dumps(said), flush=True)
     time.sleep(max(0.0, begun + 0.2 - time.time()))
 """
-# Several requests at a time, each of which waits until it is answered; one line for each.
+# Several requests at a time, each of which waits until it is answered; one line for each. A refused connection is tried
+# once more: KubeRay labels the new head for the Service and switches the Service to it in one pass, and a Service whose
+# only endpoint is the head has none until the EndpointSlice controller sees that label.
 _LOAD = """
-import json, os, socket, sys, threading, time, urllib.request
+import errno, json, os, socket, sys, threading, time, urllib.request
 def ask():
+    refused = False
     while True:
         try:
             with urllib.request.urlopen(sys.argv[1], timeout=300) as answer:
                 said = {"code": answer.status, **json.load(answer)}
+            refused = False
         except Exception as error:
             time.sleep(1)
-            if getattr(getattr(error, "reason", None), "errno", None) == socket.EAI_AGAIN:
-                continue  # a DNS that is out of breath; nothing was asked of the service
+            code = getattr(getattr(error, "reason", None), "errno", None)
+            refused = code == errno.ECONNREFUSED and not refused
+            if refused or code == socket.EAI_AGAIN:
+                continue  # nothing was asked of the service; EAI_AGAIN is a DNS that is out of breath
             said = {"code": getattr(error, "code", 0), "error": repr(error)}
         os.write(1, (json.dumps(said) + "\\n").encode())  # in one write, as there are several threads
 threads = [threading.Thread(target=ask) for _ in range(int(sys.argv[2]))]

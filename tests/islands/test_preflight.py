@@ -36,7 +36,8 @@ def test_each_two_islands_have_one_failure(stage: Stage, islands: Lab) -> None:
         assert ip_address(address) in ip_network(islands.manager.pods)
         assert rest == (
             f"is that of a pod in {first} and of one in {second}, so pods of the two clusters cannot be distinguished; "
-            "give one of the clusters another pod network, as NAT between them does not help."
+            "give one of the clusters another pod network, as NAT between them does not help, "
+            f"or join {second} by the relay (spec.network of its WorkerCluster)."
         )
     assert findings(document, "warning") == []
     assert {path["reached"] for path in document["paths"]} == {False}
