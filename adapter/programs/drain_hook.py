@@ -11,6 +11,7 @@ ours. It never fails and never outlasts a shutdown. Observed with Ray 2.60:
   waiting.
 - A raylet that gets SIGTERM from the hook unregisters from the head at once. The container's first process may be a
   shell, which does not pass the signal on.
+- The head of a relayed network has a name that resolves nowhere else; Ray's gRPC reaches it through grpc_proxy.
 - A client of the head may hang for half a minute, hence the thread. The timer bounds everything else.
 - After a raylet is killed, `ray start --block` ends at its next check, once a second; the hook waits three seconds.
   When the hook ends, the kubelet sends SIGTERM. If `ray start` still ran then, it would drain a dead node for half a
@@ -45,12 +46,22 @@ def find_raylet():
             pass
 
 
-def head_answers(address):
+def dial(address):
     host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), 3)
+
+
+def head_answers(address):
     try:
-        socket.create_connection((host.strip("[]"), int(port)), 3).close()
+        dial(address).close()
         return True
     except OSError:
+        pass
+    try:
+        with dial(os.environ["grpc_proxy"].rpartition("//")[2]) as proxy:  # noqa: SIM112  # gRPC reads this one
+            proxy.sendall(("CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (address, address)).encode())
+            return proxy.recv(12)[-3:] == b"200"
+    except (KeyError, OSError, ValueError):
         return False
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, key_of, label
+from adapter.objects.worker_pod import slot_cluster
 
 CLUSTER_DOMAIN: Final = "svc.cluster.local"
 SERVER_DOMAIN: Final = "relay"  # what the router looks for in a ClientHello
@@ -71,6 +72,18 @@ class RelayNetwork:
 
     def node_name(self, pod: str, cluster: str) -> str:
         return f"{pod}.{self.node_domain(cluster)}"
+
+    def node_of_pod(self, pod: Raw) -> str:
+        """The name of the node that a manager pod stands for: the head's, or a worker's in its slot's cluster."""
+        if label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD:
+            return self.head_node
+        return self.node_name(key_of(pod)[1], slot_cluster(pod))
+
+
+def network_of_head(head: Raw) -> RelayNetwork | None:
+    """The network for which a head's pod was prepared; None: its nodes know each other by IP."""
+    identity = label(head, names.RELAY_LABEL)
+    return RelayNetwork(identity, key_of(head)[0]) if identity else None
 
 
 def identity_of(gang_uid: str) -> str:

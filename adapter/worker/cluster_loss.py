@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from adapter import names
 from adapter.names import ReasonCode
 from adapter.objects.reason import Reason
-from adapter.objects.unstructured import Raw, is_condition_true, parse_time
+from adapter.objects.unstructured import Raw, is_condition_true, key_of, parse_time
 from adapter.objects.worker_pod import slot_cluster
+from adapter.relay.relay_network import RelayNetwork
 from adapter.worker.ray_nodes import unknown_address
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,17 +60,20 @@ def loss_of_pod(
 ) -> ClusterLoss | None:
     """The cluster's loss, for a manager pod with a slot there.
 
-    `nodes`: address -> whether the pod's head has that node alive, as `ray_nodes.states_of_pods` gives it; None if the
+    `nodes`: pod name -> whether the head has that pod's node alive, as `ray_nodes.states_of_pods` gives it; None if the
     head was not asked yet.
     """
     if loss is None:
         return None
     if loss.lost_since and nodes is None:
         return replace(loss, given_up_at=None)
-    return replace(loss, ray_node_alive=(nodes or {}).get(ray_node_address(pod)), head_problem=head_problem)
+    return replace(loss, ray_node_alive=(nodes or {}).get(key_of(pod)[1]), head_problem=head_problem)
 
 
-def ray_node_address(pod: Raw) -> str:
+def ray_node_address(pod: Raw, network: RelayNetwork | None) -> str:
+    """By what the head knows a pod's node: its name in a relayed network, else its IP."""
+    if network:
+        return network.node_of_pod(pod)
     return str((pod.get("status") or {}).get("podIP") or unknown_address(slot_cluster(pod)))
 
 

@@ -49,9 +49,9 @@ def unknown_address(cluster: str) -> str:
 
 
 def states_of_pods(
-    states: Mapping[str, bool], clusters: Mapping[str, str], own: Collection[str], known: Collection[str]
+    states: Mapping[str, bool], clusters: Mapping[str, str], own: Mapping[str, str], known: Collection[str]
 ) -> dict[str, bool]:
-    """The states at the `own` addresses of pods; `known` are those of all pods of the RayCluster, with its head.
+    """The states of pods by their names. `own` has their addresses; `known` are those of all pods of the RayCluster.
 
     A pod whose address is unknown counts as alive while a node of its worker cluster is alive at an address of no known
     pod: it may be the pod's.
@@ -61,8 +61,8 @@ def states_of_pods(
         for address, cluster in clusters.items()
         if states.get(address) and address not in known
     }
-    own_states = {address: is_alive for address, is_alive in states.items() if address in own}
-    return own_states | dict.fromkeys(unseen.intersection(own), True)
+    known_states = states | dict.fromkeys(unseen, True)
+    return {pod: known_states[address] for pod, address in own.items() if address in known_states}
 
 
 def newest_answer(states: Mapping[str, bool] | None, previous: Answer | None, now: float) -> Answer:

@@ -55,6 +55,7 @@ class Backend:
     node_dead: bool = False
     cluster: str = ""
     pod_networks: tuple[Network, ...] = ()  # spec.podCIDRs; empty: any
+    relayed: bool = False  # no route leads to its cluster, whose pods may have the addresses of other pods here
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,11 @@ def wanted_slices(
     `ray_cluster`: the one that the Service's selector names.
     """
     own_backends = [backend for backend in backends if is_backend(service, ray_cluster, backend.pod)]
-    strangers = [backend for backend in own_backends if not _is_in_networks(backend)]
-    own_backends = [backend for backend in own_backends if _is_in_networks(backend)]
-    slices, sentences = dict[str, dict[str, Any]](), list(_stranger_messages(service, strangers))
+    relayed = [backend for backend in own_backends if backend.relayed]
+    strangers = [backend for backend in own_backends if not backend.relayed and not _is_in_networks(backend)]
+    own_backends = [backend for backend in own_backends if not backend.relayed and _is_in_networks(backend)]
+    sentences = [*_stranger_messages(service, strangers), *_relayed_messages(service, relayed)]
+    slices = dict[str, dict[str, Any]]()
     for family in (service.get("spec") or {}).get("ipFamilies") or IP_FAMILIES:
         endpoints = [endpoint for backend in own_backends if (endpoint := _build_endpoint(service, family, backend))]
         listed, other_ports, surplus = _fit_to_slice(endpoints)
@@ -225,6 +228,16 @@ def _stranger_messages(service: Raw, strangers: Sequence[Backend]) -> Iterator[s
             f"Service {key_of(service)[1]} leaves out {len(strangers)} workers: pod {key_of(stranger.pod)[1]} has the "
             f"address {addresses} in worker cluster {stranger.cluster}, which is outside spec.podCIDRs of that "
             "WorkerCluster. Correct the field, or ask the administrator of the cluster."
+        )
+
+
+def _relayed_messages(service: Raw, relayed: Sequence[Backend]) -> Iterator[str]:
+    if relayed:
+        clusters = ", ".join(sorted({backend.cluster for backend in relayed}))
+        yield (
+            f"Service {key_of(service)[1]} leaves out {len(relayed)} workers in {clusters}: no route leads there, as "
+            "spec.network of the WorkerCluster has mode Relay. The head's proxy forwards requests to them; do not "
+            "exclude the head from the Service."
         )
 
 

@@ -9,6 +9,7 @@ from hack.testbed.reader import Raw
 # A worker cluster's whole quota for CPU (manifests/queues/worker), which two of the sample's workers share. Ray reads
 # one CPU in either.
 _WHOLE = "400m"
+_WHOLE_BESIDE_SIDECAR = "300m"
 # The head's GCS gives a node up after three failed checks, every second and with four seconds each: 15 s. Its defaults,
 # 3 s, 10 s and five checks, are 65 s. The checks are few and long, since a node that is slow to answer on a busy
 # machine is not lost.
@@ -47,6 +48,13 @@ def apart(spec: Raw) -> None:
     """No two workers in one worker cluster: each asks for all that a cluster has."""
     for group in spec["workerGroupSpecs"]:
         _ray(group)["resources"]["requests"]["cpu"] = _WHOLE
+
+
+def beside_sidecars(spec: Raw) -> None:
+    """Over a relay: a worker and its sidecar fill a cluster's quota, and the submitter fits beside head and routers."""
+    for group in spec["workerGroupSpecs"]:
+        _ray(group)["resources"]["requests"]["cpu"] = _WHOLE_BESIDE_SIDECAR
+    _ray(spec["headGroupSpec"])["resources"]["requests"]["cpu"] = "100m"
 
 
 def impatient(spec: Raw) -> None:

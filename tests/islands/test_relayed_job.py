@@ -10,21 +10,11 @@ import pytest
 from adapter import names
 from adapter.preflight.preflight_facts import MANAGER
 from hack.lab.base.lab import OPEN_PORT, Lab
-from hack.testbed import relay
+from hack.testbed import rayspec, relay
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.preflights import failures, preflight_in
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
-
-
-@pytest.fixture(scope="module")
-def relayed(islands: Lab, fleet: Clusters) -> Iterator[Clusters]:
-    """The clusters with the component, whose WorkerClusters are reached through the relay."""
-    try:
-        relay.connect(islands, fleet)
-        yield fleet
-    finally:
-        relay.disconnect(fleet)
 
 
 @pytest.fixture
@@ -34,7 +24,7 @@ def job(relayed: Clusters) -> Iterator[Job]:
 
 
 def test_a_stock_job_runs_over_islands(job: Job, relayed: Clusters) -> None:
-    job.submit(change=_leave_room)
+    job.submit(change=rayspec.beside_sidecars)
     assert job.wait_for_end() == "SUCCEEDED"
     nodes = job.result()["nodes"]
     assert {node["cluster"]: node["address"].split(".")[1][:14] for node in nodes} == dict.fromkeys(
@@ -65,12 +55,6 @@ def test_preflight_names_a_relay_that_is_not_reached(relayed: Clusters, islands:
     ((cluster, check, message),) = failures(document)
     assert (cluster, check) == ("east", "Relay")
     assert f"cannot connect to the relay at {islands.manager.address}:{OPEN_PORT + 1} (" in message
-
-
-def _leave_room(ray_cluster: Raw) -> None:
-    """Let a worker and its sidecar fill a cluster's quota, and the submitter fit beside head and routers."""
-    for group, cpu in ((ray_cluster["workerGroupSpecs"][0], "300m"), (ray_cluster["headGroupSpec"], "100m")):
-        group["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
 
 
 def _routes(fleet: Clusters) -> list[Raw]:

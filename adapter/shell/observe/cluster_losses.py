@@ -15,6 +15,7 @@ from adapter import names
 from adapter.objects import raycluster
 from adapter.objects.unstructured import Key, Raw, key_of, label, uid_of
 from adapter.objects.worker_pod import has_ended, slot_cluster
+from adapter.relay import relay_network
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -36,7 +37,7 @@ LossListener = Callable[[Raw], None]
 class ClusterLosses:
     def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
-        # By RayCluster: node address -> whether the head hears from it, None until it answers; and the answer's time.
+        # By RayCluster: pod name -> whether the head hears from its node, None until it answers; and the answer's time.
         self._live_nodes: dict[Key, ray_nodes.Answer] = {}
         # Why heads will not answer before a user corrects something.
         self._head_problems: dict[Key, str] = {}
@@ -61,7 +62,7 @@ class ClusterLosses:
     def is_node_dead(self, pod: Raw) -> bool:
         """Whether the head reports a pod's node as dead; False without a report."""
         nodes, _ = self._live_nodes.get(_ray_cluster_key(pod), (None, 0.0))
-        return (nodes or {}).get(cluster_loss.ray_node_address(pod)) is False
+        return (nodes or {}).get(key_of(pod)[1]) is False
 
     def _cluster_silence(self, cluster: str, timeout: timedelta) -> ClusterLoss | None:
         raw, reason = self._manager.worker_clusters.by_name(cluster), self._fleet.unreachable_reasons().get(cluster)
@@ -147,13 +148,14 @@ class ClusterLosses:
             self._notify_pods(key, listener)
 
     def _only_own_nodes(self, head: HeadId, answer: HeadAnswer) -> HeadAnswer:
-        """The answer without nodes of other pods, of which there may be any number."""
+        """The answer by pod name, without nodes of other pods, of which there may be any number."""
         if answer.nodes is None:
             return answer
         pods = self._pods_by_ray_cluster.get(head_polling.ray_cluster_key(head), ())
         siblings = (pod for gang in {by_placement(pod) for pod in pods} for pod in self._manager.pods.by_index(gang))
-        own = {cluster_loss.ray_node_address(pod) for pod in pods}
-        known = {cluster_loss.ray_node_address(pod) for pod in (self._heads[head], *siblings)}
+        network = relay_network.network_of_head(self._heads[head])
+        own = {key_of(pod)[1]: cluster_loss.ray_node_address(pod, network) for pod in pods}
+        known = {cluster_loss.ray_node_address(pod, network) for pod in (self._heads[head], *siblings)}
         return replace(answer, nodes=ray_nodes.states_of_pods(answer.nodes, answer.clusters, own, known))
 
     def _notify_pods(self, key: Key, listener: LossListener) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.specs import Network
+from adapter.objects.specs import WorkerCluster
 from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import slot_cluster
 from adapter.shell.clusters.fleet import Fleet
@@ -83,22 +83,22 @@ class ServiceObserver:
 
     def _read_backend(self, pod: Raw, reachable: Mapping[str, object]) -> Backend:
         cluster = slot_cluster(pod)
-        networks = self._pod_networks(cluster)
-        if networks is None:
+        spec = self._read_spec(cluster)
+        if spec is None:
             return Backend(pod, None, reachable=True, cluster=cluster)
         member = self._fleet.caches().get(cluster) if cluster in reachable else None
         remote_pod = member.pods.get(key_of(pod)) if member else None
         is_dead = member is None and (self._cluster_losses.is_node_dead(pod) or self._proxy_health.is_unresponsive(pod))
-        return Backend(pod, remote_pod, member is not None, is_dead, cluster, networks)
+        return Backend(pod, remote_pod, member is not None, is_dead, cluster, spec.pod_cidrs, spec.network.is_relayed)
 
-    def _pod_networks(self, cluster: str) -> tuple[Network, ...] | None:
-        """The networks of a cluster's pods; empty if any address is allowed, None if they are unknown."""
+    def _read_spec(self, cluster: str) -> WorkerCluster | None:
+        """A cluster's spec; None if there is none or it is invalid."""
         raw = self._manager.worker_clusters.by_name(cluster)
-        return self._manager.worker_clusters.read_cached(raw, _pod_cidrs) if raw else None
+        return self._manager.worker_clusters.read_cached(raw, _parse_spec) if raw else None
 
 
-def _pod_cidrs(raw: Raw) -> tuple[Network, ...] | None:
+def _parse_spec(raw: Raw) -> WorkerCluster | None:
     try:
-        return specs.parse_worker_cluster(raw).pod_cidrs
+        return specs.parse_worker_cluster(raw)
     except specs.InvalidSpec:  # its condition reports that
         return None

@@ -126,7 +126,7 @@ def test_no_worker_is_lost_that_works(ask: Ask, events: list[str]) -> None:
     [
         pytest.param(
             "from adapter.worker import cluster_loss\n"
-            "cluster_loss.ray_node_address = lambda pod: 'nowhere'",
+            "cluster_loss.ray_node_address = lambda pod, network: 'nowhere'",
             [_JOB, _CUT], "given up", id="Ray's word is not heard",
         ),
         pytest.param(

@@ -6,10 +6,13 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,7 @@ class Pod:
     raylet: subprocess.Popen[str]
     head: subprocess.Popen[str]
     address: str
+    environment: dict[str, str] = field(default_factory=dict)
 
     def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
         """Run the hook; `play` names the fake of Ray, or is empty for none. Returns the log lines."""
@@ -112,7 +116,7 @@ class Pod:
             about = {"raylet": self.raylet.pid, "head": self.head.pid, "notes": str(self.notes), "play": PLAYS[play]}
             (self.folder / "ray" / "_raylet.py").write_text(CLIENT.format(**about))
         words = [sys.executable, "-c", script, str(seconds), str(silence), "why"]
-        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), **self.environment}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "it must never fail a shutdown"
         return TOLD.sub("", log.read_text()).splitlines() if log.exists() else []
@@ -185,6 +189,46 @@ def test_a_head_that_ends_meanwhile_ends_the_wait(pod: Pod) -> None:
     said = pod.stop("headless", seconds=600, silence=0.1)
     assert said[1:] == [HEADLESS]
     assert pod.raylet.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("status", "silence", "words"),
+    [
+        ("200 OK", 20, ["work is left on the Ray node, which is stopped now"]),
+        ("404 Not Found", 0.1, [HEADLESS]),
+        ("", 0.1, [HEADLESS]),
+    ],
+)
+def test_a_head_without_a_route_is_asked_for_through_the_proxy(
+    pod: Pod, status: str, silence: float, words: list[str]
+) -> None:
+    """The port of the head is closed, as its name does not resolve in a relayed network."""
+    pod.head.kill()
+    pod.head.wait()
+    with _proxy(status) as (address, requests):
+        pod.environment["grpc_proxy"] = f"http://{address}"
+        assert pod.stop("busy", seconds=2, silence=silence)[1:] == words
+    assert set(requests) == {f"CONNECT {pod.address} HTTP/1.1"}
+
+
+@contextmanager
+def _proxy(status: str) -> Iterator[tuple[str, list[str]]]:
+    """An HTTP proxy that answers each CONNECT with one status, or with nothing; yields its address and its requests."""
+    requests: list[str] = []
+
+    class Connect(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            requests.append(self.rfile.readline().decode().strip())
+            self.wfile.write(f"HTTP/1.1 {status}\r\n\r\n".encode() if status else b"")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connect) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}", requests
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_client_that_hangs_does_not_delay_the_shutdown(pod: Pod) -> None:

@@ -54,7 +54,16 @@ def test_parse_node_states(raw: object, want: dict[str, bool]) -> None:
 )
 def test_the_states_of_pods(states: dict[str, bool], own: set[str], want: dict[str, bool]) -> None:
     clusters = {"a": "east", "x": "east", "sibling": "east"}
-    assert ray_nodes.states_of_pods(states, clusters, own, {"a", "b", "sibling", "head", "@east"}) == want
+    pods, known = {f"pod-{address}": address for address in own}, {"a", "b", "sibling", "head", "@east"}
+    assert ray_nodes.states_of_pods(states, clusters, pods, known) == {
+        f"pod-{key}": value for key, value in want.items()
+    }
+
+
+def test_pods_at_one_address_have_one_state_each() -> None:
+    """Without an address, each pod of a cluster may be the one that the head knows."""
+    own = {"first": "@east", "second": "@east"}
+    assert ray_nodes.states_of_pods({"x": True}, {"x": "east"}, own, {"@east"}) == {"first": True, "second": True}
 
 
 @pytest.mark.parametrize(

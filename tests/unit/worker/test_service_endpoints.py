@@ -200,6 +200,15 @@ def test_an_address_outside_of_the_clusters_pod_networks_is_no_endpoint(
     assert accepted or f"pod a has the address {', '.join(addresses)} in worker cluster east" in message
 
 
+def test_a_relayed_worker_is_no_endpoint() -> None:
+    """Its IP may be that of another pod in the manager cluster."""
+    relayed = backend(make_serving("a"), cluster="east", relayed=True)
+    slices, message = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [relayed, backend(make_serving("b"))])
+    assert [endpoint["targetRef"]["name"] for endpoint in slices["IPv4"]["endpoints"]] == ["b"]
+    assert message.startswith("Service chat-serve-svc leaves out 1 workers in east: ")
+    assert service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [relayed])[0] == {}
+
+
 def test_each_address_family_has_its_own_slice() -> None:
     pod = changed(podIPs=[{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])
     for families in (["IPv4", "IPv6"], ["IPv6"], None):

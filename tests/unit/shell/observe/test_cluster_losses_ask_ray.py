@@ -17,6 +17,7 @@ from yarl import URL
 
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
+from adapter.relay.relay_network import RelayNetwork
 from adapter.shell.kube.client import Client
 from adapter.shell.observe import head_client
 from adapter.shell.observe.cluster_losses import ClusterLosses
@@ -132,7 +133,7 @@ async def test_a_thousand_nodes_are_read_whatever_another_head_answers(odd: Call
             await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._live_nodes.keys())
             silence = found.silence_of_pod("east", good, MINUTE)
             assert silence and silence.ray_node_alive is True and silence.lost_since == START
-            assert found._live_nodes[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
+            assert found._live_nodes[NAMESPACE, _GOOD][0] == {f"{_GOOD}-worker": True}, (
                 "of a thousand, those of its pods are kept"
             )
             nothing = found.silence_of_pod("east", odd_one, MINUTE)
@@ -170,6 +171,26 @@ async def test_a_worker_without_a_known_address_is_kept_while_an_unknown_node_li
             await until(lambda: bool(found._live_nodes))
             silence = found.silence_of_pod("east", pod, MINUTE)
             assert silence and silence.ray_node_alive is is_alive
+
+
+async def test_a_node_of_a_relayed_network_is_known_by_its_name() -> None:
+    """Pods of two clusters may have the same IP there."""
+    sight, pod, sibling = lost_east(0), worker(_GOOD, "10.0.0.1"), worker(_GOOD, "10.0.0.1")
+    sibling["metadata"] |= {"name": "sibling"}
+    network = RelayNetwork("abc", NAMESPACE)
+    states = {network.node_name(f"{_GOOD}-worker", "east"): "ALIVE", network.node_name("sibling", "east"): "DEAD"}
+    nodes_of_head = [{"node_ip": name, "state": state} for name, state in states.items()]
+    async with serving() as ray:
+        ray.lists = [streams(json.dumps({"data": {"result": {"result": nodes_of_head}}}))]
+        fill(sight.manager.pods, pod, sibling)
+        relayed_head = head(_GOOD, ray.url)
+        relayed_head["metadata"]["labels"][names.RELAY_LABEL] = network.identity
+        fill(sight.manager.heads, relayed_head)
+        async with asking(sight) as (found, until):
+            await until(lambda: bool(found._live_nodes))
+            silences = [found.silence_of_pod("east", each, MINUTE) for each in (pod, sibling)]
+            assert [silence and silence.ray_node_alive for silence in silences] == [True, False]
+            assert [found.is_node_dead(each) for each in (pod, sibling)] == [False, True]
 
 
 async def test_an_answer_with_invalid_nodes_is_ignored() -> None:

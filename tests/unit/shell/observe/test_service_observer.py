@@ -88,9 +88,9 @@ def test_ray_is_asked_about_an_unreachable_cluster() -> None:
         return {one.pod["metadata"]["name"]: (one.reachable, one.remote_pod is not None, one.node_dead) for one in each}
 
     assert states() == {"here": (True, True, False), "there": (False, False, False)}
-    losses._live_nodes[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
+    losses._live_nodes[NAMESPACE, "train-abc"] = {"there": True}, 0.0
     assert states()["there"] == (False, False, False)
-    losses._live_nodes[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
+    losses._live_nodes[NAMESPACE, "train-abc"] = {"there": False, "here": False}, 0.0
     assert states() == {"here": (True, True, False), "there": (False, False, True)}
 
 
@@ -131,6 +131,13 @@ def test_pod_networks_count_while_the_cluster_is_unreachable() -> None:
     east, west = sorted(read(found).backends, key=lambda one: one.cluster)
     assert not east.reachable and [str(each) for each in east.pod_networks] == ["10.1.0.0/16"]
     assert west.reachable and west.remote_pod is None, "its addresses are not known, so none of them leads there"
+
+
+def test_workers_of_a_relayed_cluster_have_no_route() -> None:
+    found = sight()
+    relay = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
+    fill(found.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west", network=relay))
+    assert {backend.cluster: backend.relayed for backend in read(found).backends} == {"east": False, "west": True}
 
 
 def test_a_slot_in_an_unregistered_cluster_is_no_endpoint() -> None:

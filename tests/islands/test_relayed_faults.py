@@ -1,0 +1,88 @@
+"""Tests that a job over islands outlives cuts, routers and workers: no process restarts while Ray waits for it.
+
+The tests share one job with an actor on each worker, as its start takes as long as a fault.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from adapter import names
+from hack.lab import faults
+from hack.lab.base.lab import Lab
+from hack.lab.base.progress import LabError
+from hack.testbed import actors, rayspec, relay
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.rayjob import NAMESPACE, Job, removed
+from hack.testbed.reader import Raw
+
+_CUT_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def job(relayed: Clusters) -> Iterator[Job]:
+    with removed(Job(relayed, "relayed-actors", 2, apart=True)) as actors_job:
+        actors.submit(actors_job, rayspec.beside_sidecars)
+        yield actors_job
+
+
+def test_a_cut_of_twenty_seconds_restarts_no_process(job: Job, lab: Lab) -> None:
+    """Nothing passes between east's pods and the relay, while its API server is reached."""
+    before = _seen_after(job, 0)
+    faults.cut(lab, lab.cluster("east"), scope="data")
+    begin = time.monotonic()
+    wait(lambda: time.monotonic() > begin + _CUT_SECONDS, 60, "the cut lasts", job.dump)
+    assert actors.seen(job).asked <= before.asked + 5, "the link is cut"
+    faults.heal(lab)
+    _assert_unchanged(job, before)
+
+
+def test_the_routers_are_remade(job: Job) -> None:
+    before = _seen_after(job, 0)
+    job.manager.kubectl("-n", relay.COMPONENT_NAMESPACE, "rollout", "restart", relay.ROUTER_DEPLOYMENT)
+    job.manager.kubectl("-n", relay.COMPONENT_NAMESPACE, "rollout", "status", relay.ROUTER_DEPLOYMENT, "--timeout=2m")
+    _assert_unchanged(job, before)
+
+
+def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
+    """`kubectl delete` of its pod in the worker cluster stands for a preemption. Only its actor restarts."""
+    before, west = _seen_after(job, 0), job.fleet.workers["west"]
+    (old,) = _ready_pods(west)
+    west.delete("pod", old["metadata"]["name"], NAMESPACE, wait=False)
+    wait(lambda: _replaced(west, old), 180, "another worker is ready in west", job.dump)
+    after = _seen_after(job, actors.seen(job).asked + 3)
+    assert len(set(after.processes) & set(before.processes)) == 1
+    result = actors.end(job)
+    assert len(result["alive"]) == 2
+
+
+def _assert_unchanged(job: Job, before: actors.Seen) -> None:
+    """Assert that the same processes answer again, each call once."""
+    after = _seen_after(job, actors.seen(job).asked + 3)
+    assert after.processes == before.processes, "an actor moved or restarted"
+    assert after.alive == 2
+
+
+def _seen_after(job: Job, times: int) -> actors.Seen:
+    """What the driver has seen once it has asked more than `times` times."""
+
+    def seen() -> actors.Seen | None:
+        try:
+            current = actors.seen(job)
+        except LabError:  # the driver has no output yet
+            return None
+        return current if current.asked > times else None
+
+    seen_last = wait(seen, 120, "the actors are asked", job.dump)
+    assert seen_last
+    return seen_last
+
+
+def _ready_pods(cluster: Cluster) -> list[Raw]:
+    pods = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
+    return [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
+
+
+def _replaced(cluster: Cluster, old: Raw) -> bool:
+    return any(pod["metadata"]["uid"] != old["metadata"]["uid"] for pod in _ready_pods(cluster))
