@@ -12,6 +12,7 @@ from adapter.diagnosis.blocker import as_sentence
 from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.diagnosis.pod_state import MANAGER, WAITS_FOR_GCS, PodState, last_words
 from adapter.objects.unstructured import Raw, key_of, mapping_field, printable, text_field
+from adapter.relay.relay_network import network_of_head
 
 _DEFAULT_ADDRESS: Final = "PodIP"  # of a WorkerCluster's spec.head
 
@@ -21,7 +22,7 @@ class JoinEvidence:
     """What was read of a worker that has not joined."""
 
     log: str = ""  # its last lines; empty: unknown
-    node_states: Mapping[str, bool] | None = None  # by IP, whether the head has its node alive; None: unknown
+    node_states: Mapping[str, bool] | None = None  # by IP or name, whether the head has it alive; None: unknown
 
 
 def container_to_read(worker: PodState, pod: Raw) -> str:
@@ -46,30 +47,32 @@ def unjoined_worker(facts: JobFacts, states: list[PodState]) -> tuple[PodState, 
 
 def explain_join(worker: PodState, pod: Raw, facts: JobFacts, evidence: JoinEvidence) -> str:
     """One sentence; parts that are unknown are left out."""
+    node = _node_name(pod, facts)
     parts = [
         f"the log of {worker.name} ends with: {words}" if (words := last_words(evidence.log)) else "",
-        _head_view(pod, evidence),
-        _likely_fault(worker, pod, facts, evidence),
+        _head_view(node, evidence),
+        _likely_fault(worker, node, facts, evidence),
     ]
     sentence = as_sentence("; ".join(part for part in parts if part))
     return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
-def _head_view(pod: Raw, evidence: JoinEvidence) -> str:
+def _head_view(node: str, evidence: JoinEvidence) -> str:
     if evidence.node_states is None:
         return ""
-    address = _address(pod)
-    view = {True: "as alive", False: "as dead", None: "not at all"}[evidence.node_states.get(address)]
-    return f"Ray's head knows the node {address} {view}"
+    view = {True: "as alive", False: "as dead", None: "not at all"}[evidence.node_states.get(node)]
+    return f"Ray's head knows the node {node} {view}"
 
 
-def _likely_fault(worker: PodState, pod: Raw, facts: JobFacts, evidence: JoinEvidence) -> str:
-    cluster, alive = worker.cluster, (evidence.node_states or {}).get(_address(pod))
+def _likely_fault(worker: PodState, node: str, facts: JobFacts, evidence: JoinEvidence) -> str:
+    cluster, alive = worker.cluster, (evidence.node_states or {}).get(node)
     test = f"`kubectl rayspan preflight --worker-cluster {cluster}` tests the way"
     if worker.reason == WAITS_FOR_GCS:
         return f"likely its pods do not reach the head{_head_target(cluster, facts)}, whose GCS it waits for: {test}"
     if alive:
         return "likely its readiness probe fails, since the head reaches it"
+    if alive is False and network_of_head(_head(facts)):
+        return f"likely the connection of its container {names.RELAY_CLIENT} to the relay is broken: {test}"
     if alive is False:
         return f"likely a firewall or a NetworkPolicy keeps the head from Ray's ports of pods in {cluster}: {test}"
     if evidence.node_states is not None:
@@ -78,12 +81,24 @@ def _likely_fault(worker: PodState, pod: Raw, facts: JobFacts, evidence: JoinEvi
 
 
 def _head_target(cluster: str, facts: JobFacts) -> str:
-    """` at ADDRESS (spec.head.address MODE of WorkerCluster NAME)`, as far as it is known."""
-    head = next((pod for pod in facts.pods if is_head(pod)), {})
-    mode = text_field(mapping_field(mapping_field(facts.worker_clusters.get(cluster) or {}, "spec"), "head"), "address")
-    mode = mode or _DEFAULT_ADDRESS
+    """` at ADDRESS (spec.head.address MODE of WorkerCluster NAME)`, or the relay's; as far as it is known."""
+    head, spec = _head(facts), mapping_field(facts.worker_clusters.get(cluster) or {}, "spec")
+    if network_of_head(head):
+        relay = text_field(mapping_field(spec, "network"), "address")
+        return f" by the relay{f' at {printable(relay)}' if relay else ''} (spec.network of WorkerCluster {cluster})"
+    mode = text_field(mapping_field(spec, "head"), "address") or _DEFAULT_ADDRESS
     address = _address(head) if mode == _DEFAULT_ADDRESS else ""
     return f"{f' at {address}' if address else ''} (spec.head.address {printable(mode)} of WorkerCluster {cluster})"
+
+
+def _head(facts: JobFacts) -> Raw:
+    return next((pod for pod in facts.pods if is_head(pod)), {})
+
+
+def _node_name(pod: Raw, facts: JobFacts) -> str:
+    """By what the head knows a pod's node: its name in a relayed network, else its IP."""
+    network = network_of_head(_head(facts))
+    return network.node_of_pod(pod) if network else _address(pod)
 
 
 def _address(pod: Raw) -> str:

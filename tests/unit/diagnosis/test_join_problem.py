@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.diagnosis import explain, join_problem
 from adapter.diagnosis.join_problem import JoinEvidence
-from tests.unit.builders import make_worker_cluster
+from adapter.relay.relay_network import RelayNetwork
+from tests.unit.builders import NAMESPACE, make_worker_cluster
 from tests.unit.diagnosis.jobs import make_facts, make_head, make_worker
 
 POD_IP, HEAD_IP = "10.2.0.9", "10.1.0.3"
@@ -15,11 +17,15 @@ TEST = "`kubectl rayspan preflight --worker-cluster west` tests the way"
 LOG = "old\n" * 99 + "12 seconds elapsed: Waiting for GCS to be ready.\n"
 
 
-def told(evidence: JoinEvidence, *, address: str = "PodIP", **worker: Any) -> str:
+def told(evidence: JoinEvidence, *, address: str = "PodIP", network: RelayNetwork | None = None, **worker: Any) -> str:
     late = make_worker(1, cluster="west", up=False, podIP=POD_IP, **worker)
     first = make_head()
     first["status"]["podIP"] = HEAD_IP
     clusters = {"west": make_worker_cluster("west", head={"address": address})}
+    if network:
+        first["metadata"]["labels"][names.RELAY_LABEL] = network.identity
+        relay = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
+        clusters = {"west": make_worker_cluster("west", network=relay)}
     facts = make_facts(pods=[first, make_worker(0), late], worker_clusters=clusters)
     unjoined = join_problem.unjoined_worker(facts, explain.pod_states(facts))
     assert unjoined and unjoined[0].name == late["metadata"]["name"]
@@ -65,6 +71,19 @@ def test_a_worker_that_waits_for_the_head() -> None:
     )
     by_name = told(JoinEvidence(), address="ClusterSet", initContainerStatuses=[GCS])
     assert "reach the head (spec.head.address ClusterSet of WorkerCluster west)" in by_name
+
+
+def test_a_worker_of_a_relayed_network_has_a_name() -> None:
+    network = RelayNetwork("abc", NAMESPACE)
+    node = network.node_name("train-abc-worker-1", "west")
+    assert told(JoinEvidence("", {node: False, POD_IP: True}), network=network, phase="Running") == (
+        f"Ray's head knows the node {node} as dead; likely the connection of its container rayspan-relay to the relay "
+        f"is broken: {TEST}."
+    )
+    assert (
+        "its pods do not reach the head by the relay at relay.example.com:30443 (spec.network of WorkerCluster west), "
+        "whose GCS" in told(JoinEvidence(), network=network, initContainerStatuses=[GCS])
+    )
 
 
 def test_the_log_is_of_the_container_that_waits() -> None:
