@@ -5,7 +5,7 @@ It completes verbs, options, option values, and names. `completed_names.py` read
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, Literal, NamedTuple
 
 from adapter.cli.commands.options import FILE
@@ -134,8 +134,8 @@ def _read_scope(words: Sequence[str]) -> Scope:
 
 def _option_value(words: Sequence[str], *options: str) -> str:
     """The last value that an option is given, as `--option VALUE` or `--option=VALUE`; empty without one."""
-    values = [value for option, value in pairwise(words) if option in options]
-    values += [word.partition("=")[2] for word in words if word.partition("=")[0] in options and "=" in word]
+    split = chain.from_iterable(word.split("=", 1) if word.startswith("-") else [word] for word in words)
+    values = [value for option, value in pairwise(split) if option in options]
     return values[-1] if values else ""
 
 

@@ -135,6 +135,12 @@ class HeadSpec(_Spec):
         return self
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of a relay's address; an IPv6 host has no brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 class NetworkSpec(_Spec):
     """How the pods of a worker cluster and the head reach each other."""
 
@@ -148,11 +154,11 @@ class NetworkSpec(_Spec):
 
     @property
     def host(self) -> str:
-        return self.address.rpartition(":")[0].strip("[]")
+        return split_address(self.address)[0]
 
     @property
     def port(self) -> int:
-        return int(self.address.rpartition(":")[2])
+        return split_address(self.address)[1]
 
     @model_validator(mode="after")
     def _check_relay(self) -> Self:

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any
 
 from adapter import names, programs
+from adapter.objects.specs import split_address
 from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, parse_time
 from adapter.objects.worker_pod import waits_for_image
 
@@ -97,16 +98,10 @@ def server_pod(run: ProbeRun, token: str) -> dict[str, Any]:
     return _probe_pod(run, "server", [programs.PROBE_SERVER, token, str(PORT)])
 
 
-def split_address(address: str) -> tuple[str, int] | None:
-    """Host and port of a relay's address; None without one."""
-    host, _, port = address.rpartition(":")
-    return (host.strip("[]"), int(port)) if address else None
-
-
-def client_pod(run: ProbeRun, peers: Iterable[Peer], relay: tuple[str, int] | None = None) -> dict[str, Any]:
-    """The Pod of the client, which dials these peers, and the relay's host and port."""
+def client_pod(run: ProbeRun, peers: Iterable[Peer], relay_address: str = "") -> dict[str, Any]:
+    """The Pod of the client, which dials these peers, and the relay if there is an address of it."""
     dialled = [{"address": peer.address, "port": PORT, "word": peer.token} for peer in peers]
-    ports = [{"address": relay[0], "port": relay[1]}] if relay else []
+    ports = [dict(zip(("address", "port"), split_address(relay_address), strict=True))] if relay_address else []
     request = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled, "ports": ports}
     return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(request), _MESSAGE_PATH])
 

@@ -96,12 +96,12 @@ def unproven_reason(cluster: Raw) -> str:
     `spec.source` and the relay's address are compared, which alone decide what was probed. If the generation were
     compared, each cordon and its end would take the cluster out of use.
     """
-    reachable = condition(cluster, names.REACHABLE)
+    reachable, source = condition(cluster, names.REACHABLE), _tried_source(cluster)
     tried = (cluster.get("status") or {}).get("triedSource") or ""
     if reachable.get("status") == "True" and not tried:
         return "the last preflight did not record which cluster it tested: run `kubectl rayspan preflight`"
-    if reachable.get("status") == "True" and tried != _tried_source(cluster):
-        return f"the last preflight tested {tried} and not {_tried_source(cluster)}: run `kubectl rayspan preflight`"
+    if reachable.get("status") == "True" and tried != source:
+        return f"the last preflight tested {tried} and not {source}: run `kubectl rayspan preflight`"
     if reachable.get("status") == "True":
         return ""
     if not reachable:

@@ -61,7 +61,7 @@ def states_of_pods(
         for address, cluster in clusters.items()
         if states.get(address) and address not in known
     }
-    known_states = states | dict.fromkeys(unseen, True)
+    known_states = {**states, **dict.fromkeys(unseen, True)}
     return {pod: known_states[address] for pod, address in own.items() if address in known_states}
 
 

@@ -8,15 +8,10 @@ from hack.testbed.clusters import Cluster, Clusters
 
 # A queue of the samples holds exactly two workers; each has the relay's sidecar now (50m, 40Mi).
 _WORKER_QUOTA = {"cpu": "500m", "memory": "1104Mi"}
-# Head, submitter and routers share a node that may have two processors.
-_ROUTER_REQUESTS = "cpu=20m,memory=64Mi"
 
 
 def prepare(fleet: Clusters) -> None:
     relay.connect(definition.load(), fleet)
-    fleet.manager.kubectl(
-        "-n", relay.COMPONENT_NAMESPACE, "set", "resources", relay.ROUTER_DEPLOYMENT, f"--requests={_ROUTER_REQUESTS}"
-    )
     for cluster in fleet.workers.values():
         _set_quota(cluster)
 

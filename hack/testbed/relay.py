@@ -39,6 +39,8 @@ NODE_LABEL = "relayed-node"  # on each node's pod: the identity of its network
 HEAD_POD = "head"
 REVOKED_ANNOTATION = "relayed-node-revoked"  # on a head's pod, for the kubelet alone
 _START_SECONDS = 120
+# Head, submitter and routers share a node that may have two processors.
+_ROUTER_REQUESTS = "cpu=20m,memory=64Mi"
 
 
 def bring(lab: Lab) -> None:
@@ -60,6 +62,7 @@ def install_component(manager: Cluster) -> None:
     """Install the component that a user installs, and wait until its routers are ready; it may be there already."""
     wait(lambda: not _has_open_port(manager, but=COMPONENT_NAMESPACE), 120, "no other Service has the one port")
     manager.kubectl("apply", "-k", str(COMPONENT))
+    manager.kubectl("-n", COMPONENT_NAMESPACE, "set", "resources", ROUTER_DEPLOYMENT, f"--requests={_ROUTER_REQUESTS}")
     manager.kubectl("-n", COMPONENT_NAMESPACE, "rollout", "status", ROUTER_DEPLOYMENT, f"--timeout={_START_SECONDS}s")
 
 

@@ -65,7 +65,7 @@ class ProbePods:
         if server.state.error:
             return replace(side, probe_error=server.state.error, image_missing=server.state.image_missing)
         peers = [other.peer for name, other in self._servers.items() if _has_path(side, sides[name], other.state)]
-        pod = probe.client_pod(self._run, peers, probe.split_address(side.relay_address))
+        pod = probe.client_pod(self._run, peers, side.relay_address)
         state = await self._run_pod(side.name, pod, lambda state: state.ended)
         report = probe.parse_report(state.message, peers)
         side = replace(side, probe_address=server.state.address)

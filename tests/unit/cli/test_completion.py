@@ -102,7 +102,7 @@ def test_matching_words(words: list[str], found: list[str]) -> None:
     [
         (["why", ""], Scope()),
         (["why", "-n", "team-a", "--context=m", ""], Scope(context="m", namespace="team-a")),
-        (["why", "--kubeconfig", "f", "--namespace=b", "-n", "a", ""], Scope(kubeconfig="f", namespace="b")),
+        (["why", "--kubeconfig", "f", "--namespace=b", "-n", "a", ""], Scope(kubeconfig="f", namespace="a")),
         (["drain", "--context", "m", "--context", "o", ""], Scope(context="o")),
     ],
     ids=str,

@@ -190,10 +190,8 @@ def test_a_pod_runs_the_tested_scripts() -> None:
 
 
 def test_relay_port_is_dialled_by_its_address() -> None:
-    (container,) = probe.client_pod(RUN, [], probe.split_address("[2001:db8::1]:30443"))["spec"]["containers"]
+    (container,) = probe.client_pod(RUN, [], "[2001:db8::1]:30443")["spec"]["containers"]
     assert json.loads(container["command"][-2])["ports"] == [{"address": "2001:db8::1", "port": 30443}]
-    assert probe.split_address("relay.example.com:443") == ("relay.example.com", 443)
-    assert probe.split_address("") is None
 
 
 def pod(state: Raw | None = None, *, phase: str = "Pending", address: str = "", **status: Any) -> Raw:
