@@ -326,6 +326,7 @@ RAY_IN_PLACE_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its au
 # that does not start, and seconds until it gives up a pending worker that is not needed any more
 # (ray:python/ray/autoscaler/v2/instance_manager/config.py).
 RAY_ALLOCATION_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
+RAY_AUTOSCALER_V2_ENV: Final = "RAY_enable_autoscaler_v2"
 RAY_PENDING_IDLE_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"
 
 # --- our conditions ----------------------------------------------------------------------------------------------

@@ -39,12 +39,11 @@ _MIN_TOKEN_VERSION: Final = (2, 52)
 _REDIS_ADDRESS: Final = "RAY_REDIS_ADDRESS"
 _REDIS_PASSWORD: Final = "REDIS_PASSWORD"
 _REDIS_USERNAME: Final = "REDIS_USERNAME"
-_AUTOSCALER_V2: Final = "RAY_enable_autoscaler_v2"
 _FT_ANNOTATION: Final = f"{names.RAY_DOMAIN}/ft-enabled"
 _STORAGE_ANNOTATION: Final = f"{names.RAY_DOMAIN}/external-storage-namespace"
 _RESOURCE_PARAMS: Final = ("num-cpus", "num-gpus", "memory", "resources")
 
-HEAD_ENV: Final = frozenset({_REDIS_ADDRESS, _REDIS_PASSWORD, _REDIS_USERNAME, _AUTOSCALER_V2})
+HEAD_ENV: Final = frozenset({_REDIS_ADDRESS, _REDIS_PASSWORD, _REDIS_USERNAME, names.RAY_AUTOSCALER_V2_ENV})
 """The variables of the head's Ray container that the rules read."""
 START_PARAMS: Final = frozenset({*_RESOURCE_PARAMS, "labels", "redis-password", "redis-username"})
 """The rayStartParams that the rules read."""
@@ -214,10 +213,10 @@ def _redis_username(validated: KubeRayObject) -> Iterator[str]:
 
 
 def _autoscaler_variable(validated: KubeRayObject) -> Iterator[str]:
-    path = f"{validated.path}.headGroupSpec.template has the variable {_AUTOSCALER_V2}"
-    if not validated.autoscaling and validated.head_env.get(_AUTOSCALER_V2) in ("1", "true"):
+    path = f"{validated.path}.headGroupSpec.template has the variable {names.RAY_AUTOSCALER_V2_ENV}"
+    if not validated.autoscaling and validated.head_env.get(names.RAY_AUTOSCALER_V2_ENV) in ("1", "true"):
         yield f"{path}: KubeRay rejects it without {validated.path}.enableInTreeAutoscaling: true; remove it"
-    elif validated.autoscaling and validated.autoscaler_version and _AUTOSCALER_V2 in validated.head_env:
+    elif validated.autoscaling and validated.autoscaler_version and names.RAY_AUTOSCALER_V2_ENV in validated.head_env:
         yield f"{path}: KubeRay rejects it beside {validated.path}.autoscalerOptions.version; remove it"
 
 

@@ -67,6 +67,7 @@ class GangRequest:
     min_workers: int = 0  # of a BestEffort gang
     reclaims_quota: bool = False  # quota that others borrowed counts, too
     relayed: bool = False  # its head is, or will be, a node of a relayed network
+    relay_problem: str = ""  # why it uses no relayed cluster, a fragment
     borrowing_shares: int = 0  # into how many shares a cluster's borrowed workers are divided; 0: they are not
 
     @property

@@ -6,27 +6,20 @@ must replace a worker.
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import parse_time
-from adapter.worker.head_polling import POLL_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
-from hack.testbed import actors, rayspec
+from hack.testbed import actors, clusterloss, rayspec
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
 # An unreachable cluster without Ray: tests/integration/faults/test_running.py.
 pytestmark = pytest.mark.long
-
-TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout: the minimum
-POLLED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the poll interval of the head, and 5 s for its answer
-POLICY = "everywhere"
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +30,15 @@ def job(fleet: Clusters) -> Iterator[Job]:
         yield cut_job
 
 
-@pytest.fixture
-def short_timeout(fleet: Clusters) -> Iterator[None]:
-    """A policy that gives up unreachable workers after ten seconds."""
-    _set_lost_timeout(fleet, f"{TIMEOUT.seconds}s")
-    yield
-    _set_lost_timeout(fleet, None)
-
-
-@pytest.mark.usefixtures("short_timeout")
 def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> None:
     """East's API server is unreachable past the timeout, the pods' network is not. No process is replaced."""
     before, first = {pod["metadata"]["uid"] for pod in job.pods()}, _asked_more_than(job, 0)
-    faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
-    wait(lambda: len(_unknown_conditions(job)) == 1, 60, "the state of east's worker is unknown", job.dump)
-    wait(
-        lambda: _unreachable_for(job) > TIMEOUT + POLLED_SINCE,
-        60,
-        "the timeout has passed, and Ray was polled since",
-        job.dump,
-    )
-    assert {pod["metadata"]["uid"] for pod in job.pods()} == before
-    faults.heal(lab)
-    wait(lambda: not _unknown_conditions(job), 60, "east is reachable again", job.dump)
+    with clusterloss.short_timeout(job.manager):
+        faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
+        clusterloss.wait_for_given_up(job, "east")
+        assert {pod["metadata"]["uid"] for pod in job.pods()} == before
+        faults.heal(lab)
+        wait(lambda: not clusterloss.unknown_conditions(job), 60, "east is reachable again", job.dump)
     last = _asked_more_than(job, actors.seen(job).asked)
     assert {pod["metadata"]["uid"] for pod in job.pods()} == before
     assert first.processes == last.processes, "an actor moved or restarted"
@@ -117,27 +96,12 @@ def _asked_more_than(job: Job, times: int) -> actors.Seen:
     return seen
 
 
-def _unknown_conditions(job: Job) -> list[object]:
-    conditions = (condition(pod, names.DISPATCHED_CONDITION) for pod in job.pods())
-    return [dispatched for dispatched in conditions if dispatched.get("status") == "Unknown"]
-
-
-def _unreachable_for(job: Job) -> timedelta:
-    since = parse_time((job.manager.get("workerclusters", "east").get("status") or {}).get("lostSince"))
-    return datetime.now(UTC) - since if since else timedelta(0)
-
-
 def _cluster(pod: dict[str, dict[str, dict[str, str]]]) -> str:
     return pod["metadata"]["labels"].get(names.CLUSTER_LABEL, "")
 
 
 def _ready(pod: object) -> bool:
     return isinstance(pod, dict) and condition(pod, "Ready").get("status") == "True"
-
-
-def _set_lost_timeout(fleet: Clusters, timeout: str | None) -> None:
-    patch = json.dumps({"spec": {"workerLostTimeout": timeout}})
-    fleet.manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
 
 
 def _set_quota(job: Job, cpu: str, memory: str) -> None:

@@ -12,7 +12,7 @@ from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
-from hack.testbed import actors, rayspec, relay
+from hack.testbed import actors, clusterloss, rayspec, relay
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
@@ -35,6 +35,18 @@ def test_a_cut_of_twenty_seconds_restarts_no_process(job: Job, lab: Lab) -> None
     wait(lambda: time.monotonic() > begin + _CUT_SECONDS, 60, "the cut lasts", job.dump)
     assert actors.seen(job).asked <= before.asked + 5, "the link is cut"
     faults.heal(lab)
+    _assert_unchanged(job, before)
+
+
+def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> None:
+    """East's API server is unreachable past the policy's timeout, and the relay is reached."""
+    before, pods = _seen_after(job, 0), {pod["metadata"]["uid"] for pod in job.pods()}
+    with clusterloss.short_timeout(job.manager):
+        faults.cut(lab, lab.cluster("east"), scope="api")
+        clusterloss.wait_for_given_up(job, "east")
+        assert {pod["metadata"]["uid"] for pod in job.pods()} == pods
+        faults.heal(lab)
+        wait(lambda: not clusterloss.unknown_conditions(job), 60, "east is reachable again", job.dump)
     _assert_unchanged(job, before)
 
 

@@ -13,17 +13,18 @@ from adapter.admission.policy import PolicyObjects, ResolvedPolicy, policy_of_ch
 from adapter.objects import specs
 from adapter.objects.admissioncheck import covered_groups, expected_checks, our_checks, read_check
 from adapter.objects.queues import read_cluster_queue, read_flavor, read_local_queue
-from adapter.objects.rayjob import UNKNOWN_JOB
+from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
-from adapter.relay import relay_network, relay_pod
+from adapter.relay import relay_conflict, relay_network, relay_pod
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.store import Store
 from adapter.shell.shipped_policies import gate_policy
 
 _UNSUBMITTED = "unsubmitted"  # instead of the uid and the name that a planned job does not have yet
+_UNPREPARED_HEAD = "the job's head was started when no cluster of its policy was: start the job again to use it"
 _RELAY_RETRY = timedelta(minutes=1)  # until a job's head is prepared again after a denial
 
 
@@ -101,15 +102,19 @@ class PolicyObserver:
         raws = (self._manager.worker_clusters.by_name(cluster) for cluster in (chosen.clusters if chosen else ()))
         return [raw for raw in raws if raw]
 
-    def relay_identity(self, workload: Workload, check: str) -> str:
+    def job_of(self, workload: Workload) -> JobObject:
+        """A Workload's job; unknown while it is unobserved."""
+        return self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB
+
+    def relay_identity(self, workload: Workload, check: str, job: JobObject | None = None) -> str:
         """The identity of a gang's relayed network; empty if it has none.
 
         A started gang keeps what its head was started with; another one has a network if its policy has a relayed
-        cluster.
+        cluster. `job`: its job, if no store has it.
         """
         if (started_with := self.started_identity(workload, check)) is not None:
             return started_with
-        is_relayed = self._relay_image(check) and not self.relay_problem(workload.namespace)
+        is_relayed = self._relay_image(check) and not self._job_problem(workload, job)
         return relay_network.identity_of(workload.gang_uid or workload.name or _UNSUBMITTED) if is_relayed else ""
 
     def started_identity(self, workload: Workload, check: str) -> str | None:
@@ -121,7 +126,17 @@ class PolicyObserver:
                 return relay_network.recorded_identity(state.updates)
         return None
 
-    def relay_problem(self, namespace: str) -> str:
+    def relay_problem(self, workload: Workload, check: str, job: JobObject | None = None) -> str:
+        """Why a gang uses no cluster that is reached through the relay, a fragment; empty if it may."""
+        started_with = self.started_identity(workload, check)
+        problem = self._job_problem(workload, job) if started_with is None else _UNPREPARED_HEAD
+        return f"it is reached through the relay, and {problem}" if problem and not started_with else ""
+
+    def _job_problem(self, workload: Workload, job: JobObject | None) -> str:
+        conflict = relay_conflict.find_conflict(job or self.job_of(workload), workload.podsets)
+        return conflict or self.denied_relay_reason(workload.namespace)
+
+    def denied_relay_reason(self, namespace: str) -> str:
         """Why no head can be prepared for the relay, a fragment; empty if none was denied lately."""
         text, until = self._relay_problems.get(namespace, ("", datetime.min.replace(tzinfo=UTC)))
         return text if self._manager.clock.now() < until else ""
@@ -145,10 +160,10 @@ class PolicyObserver:
         """The identity of a gang's relayed network, and the image of sidecars in clusters that name none."""
         return self.relay_identity(workload, check), self._relay_image(check)
 
-    def with_relay(self, workload: Workload, check: str) -> Workload:
+    def with_relay(self, workload: Workload, check: str, job: JobObject | None = None) -> Workload:
         """The Workload with what the relay adds to each worker; unchanged for a gang without a relayed network."""
         is_counted = any(relay_pod.is_counted(podset.template) for podset in workload.podsets)
-        if is_counted or not self.relay_identity(workload, check):
+        if is_counted or not self.relay_identity(workload, check, job):
             return workload
         image = self._relay_image(check)
         memo = self._manager.memo_of(workload)

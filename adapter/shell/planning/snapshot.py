@@ -37,11 +37,6 @@ from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.targets import TargetBuilder
 from adapter.shell.supervise import read_each
 
-_UNPREPARED_HEAD = (
-    "it is reached through the relay, and the job's head was started when no cluster of its policy was: start the job "
-    "again to use it"
-)
-
 
 class Snapshot:
     def __init__(
@@ -65,8 +60,8 @@ class Snapshot:
 
         `unsubmitted`: a job that is in no store, with its own Workload.
         """
-        workload = self._policies.with_relay(workload, check)
-        job = unsubmitted or (self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB)
+        job = unsubmitted or self._policies.job_of(workload)
+        workload = self._policies.with_relay(workload, check, job)
         zones, hosts = rayjob.podset_zones(job), rayjob.podset_hosts(job)
         podsets = self._policies.remote_podsets(workload, check)
         groups = tuple(
@@ -84,7 +79,8 @@ class Snapshot:
             policy.strategy,
             policy.gang,
             policy.min_workers,
-            relayed=bool(self._policies.relay_identity(workload, check)),
+            relayed=bool(self._policies.relay_identity(workload, check, job)),
+            relay_problem=self._policies.relay_problem(workload, check, job),
             borrowing_shares=borrowing_shares,
         )
 
@@ -119,7 +115,7 @@ class Snapshot:
 
     def least_workers(self, workload: Workload) -> Mapping[str, int] | None:
         """The minimum workers by group; None if not elastic, or while the job is unknown."""
-        job = self._manager.job_object(workload.job) if workload.elastic and workload.job else UNKNOWN_JOB
+        job = self._policies.job_of(workload) if workload.elastic else UNKNOWN_JOB
         return rayjob.podset_min_workers(job) if job.is_known else None
 
     def plan_request(
@@ -135,8 +131,7 @@ class Snapshot:
     def _unusable_clusters(self, request: GangRequest, chosen: ResolvedPolicy) -> dict[str, str]:
         members = self._fleet.caches()
         relayed = (name for name in chosen.clusters if name in members and members[name].spec.network.is_relayed)
-        reason = self._policies.relay_problem(request.namespace) or _UNPREPARED_HEAD
-        unprepared = {} if request.relayed else dict.fromkeys(relayed, reason)
+        unprepared = dict.fromkeys(relayed, request.relay_problem) if request.relay_problem else {}
         return {**self._unproven_clusters(chosen), **unprepared}
 
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:

@@ -108,7 +108,7 @@ class RelayWriter:
             if denial.status not in _DENIALS:
                 raise
             self._policies.note_relay_denied(workload.namespace, denial.message or denial.reason)
-            return self._policies.relay_problem(workload.namespace)
+            return self._policies.denied_relay_reason(workload.namespace)
         return ""
 
     async def _write_head_objects(self, network: RelayNetwork, job: Job | None) -> None:

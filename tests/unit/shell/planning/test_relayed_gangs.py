@@ -113,3 +113,19 @@ def test_plan_names_what_does_not_pass_the_relay(quota: dict[str, int], has_note
     assert plan["fits"]
     assert [note for note in plan["notes"] if "through the relay" in note] == plan["notes"][: int(has_note)]
     assert not has_note or "torch.distributed" in plan["notes"][0]
+
+
+def test_a_job_that_does_not_work_through_the_relay_goes_to_flat_clusters() -> None:
+    sight = Sight({"east": 8, "west": 8})
+    east = builders.make_worker_cluster("east", network=NETWORK)
+    fill(sight.manager.worker_clusters, east, builders.make_worker_cluster("west"))
+    sight.members["east"].spec = specs.parse_worker_cluster(east)
+    job = make_ray_job()
+    job["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+    job["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = True
+    plan = asked(sight, job)
+    assert plan["groups"][0]["request"] == {"cpu": "1"}, "without the sidecar"
+    assert plan["sentence"] == (
+        "4 of 4 workers to west; east passed over: it is reached through the relay, and version 1 of Ray's autoscaler "
+        "knows workers by their IPs, not by names; set spec.rayClusterSpec.autoscalerOptions.version to v2."
+    )

@@ -56,8 +56,8 @@ async def test_a_denial_queues_the_job_again_and_closes_relayed_clusters_for_a_w
     (entry,) = server.asked[-1].body["status"]["admissionChecks"]
     assert entry["state"] == names.CHECK_RETRY and "podSetUpdates" not in entry
     assert "install the component relay there" in entry["message"]
-    assert "install the component relay there" in sight.facts.policies.relay_problem(builders.NAMESPACE)
-    assert not sight.facts.policies.relay_problem("elsewhere"), "a quota may deny those of one namespace alone"
+    assert "install the component relay there" in sight.facts.policies.denied_relay_reason(builders.NAMESPACE)
+    assert not sight.facts.policies.denied_relay_reason("elsewhere"), "a quota may deny those of one namespace alone"
 
 
 async def test_a_failure_that_passes_is_tried_again() -> None:
