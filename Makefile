@@ -157,7 +157,7 @@ test-bursts: $(VENV)/.ready # As `make bursts`, but for how long a worker waits 
 # On a lab of its own, which goes in the end: clusters with the same pod CIDR serve no other test.
 .PHONY: test-islands
 test-islands: $(VENV)/.ready ## Test clusters without a route, behind NAT and with the same pod CIDR
-	@export RAYSPAN_LAB=$(THIRD_LAB); $(LAB) up --network islands && $(RUN) -m pytest tests/islands; code=$$?; $(LAB) down && exit $$code
+	@export RAYSPAN_LAB=$(THIRD_LAB); $(LAB) up --network islands && $(RUN) -m pytest tests/islands --long-share $(LONG_SHARE); code=$$?; $(LAB) down && exit $$code
 
 .PHONY: compatibility
 compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew

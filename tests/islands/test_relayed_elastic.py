@@ -1,8 +1,12 @@
 """Tests that an elastic job over islands grows into both clusters by Ray's autoscaler, and shrinks."""
 
+import pytest
+
 from hack.testbed import rayspec
 from hack.testbed.clusters import Clusters
 from hack.testbed.rayjob import ELASTIC, Job, removed
+
+pytestmark = pytest.mark.long  # in a network with routes: e2e/test_elastic.py
 
 
 def test_an_autoscaled_job_grows_over_islands(relayed: Clusters) -> None:

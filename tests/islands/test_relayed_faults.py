@@ -17,6 +17,9 @@ from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
+# In a network with routes: e2e/faults/test_cuts.py and e2e/test_drain.py.
+pytestmark = pytest.mark.long
+
 _CUT_SECONDS = 20
 
 

@@ -9,6 +9,8 @@ from hack.testbed import rayservice, rayspec
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.rayservice import RayService
 
+pytestmark = pytest.mark.long  # in a network with routes: e2e/test_serving.py
+
 EVERYWHERE = {"east", "west"}
 
 

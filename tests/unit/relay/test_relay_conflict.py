@@ -8,10 +8,7 @@ from adapter.objects.workload import PodSet
 from adapter.relay.relay_conflict import find_conflict
 
 V2_BY_VARIABLE = {"containers": [{"name": "ray-head", "env": [{"name": "RAY_enable_autoscaler_v2", "value": "1"}]}]}
-V1 = (
-    "version 1 of Ray's autoscaler knows workers by their IPs, not by names; set "
-    "spec.autoscalerOptions.version to v2"
-)
+V1 = "version 1 of Ray's autoscaler knows workers by their IPs, not by names; set spec.autoscalerOptions.version to v2"
 
 
 def podset(name: str, spec: Raw) -> PodSet:
@@ -40,7 +37,10 @@ def test_the_autoscaler_knows_nodes_by_name_since_version_2(cluster: Raw, head: 
     ("spec", "want"),
     [
         ({"hostNetwork": True}, "the template of workers has hostNetwork, where"),
-        ({"initContainers": [{"name": "x"}, {"name": "rayspan-relay"}]}, "the template of workers has a container rayspan-relay, "),
+        (
+            {"initContainers": [{"name": "x"}, {"name": "rayspan-relay"}]},
+            "the template of workers has a container rayspan-relay, ",
+        ),
         ({"containers": [{"name": "rayspan-relay-hook"}]}, "the template of workers has a container rayspan-relay-h"),
         ({"volumes": [{"name": "rayspan-relay"}]}, "the template of workers has a volume rayspan-relay, "),
         ({"hostNetwork": False, "containers": [{"name": "relay"}], "volumes": [{"name": "x"}]}, ""),
