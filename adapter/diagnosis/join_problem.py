@@ -22,7 +22,7 @@ class JoinEvidence:
     """What was read of a worker that has not joined."""
 
     log: str = ""  # its last lines; empty: unknown
-    node_states: Mapping[str, bool] | None = None  # by IP or name, whether the head has it alive; None: unknown
+    node_states: Mapping[str, bool] | None = None  # by the head's word for a node, whether it is alive; None: unknown
 
 
 def container_to_read(worker: PodState, pod: Raw) -> str:
@@ -71,8 +71,8 @@ def _likely_fault(worker: PodState, node: str, facts: JobFacts, evidence: JoinEv
         return f"likely its pods do not reach the head{_head_target(cluster, facts)}, whose GCS it waits for: {test}"
     if alive:
         return "likely its readiness probe fails, since the head reaches it"
-    if alive is False and network_of_head(_head(facts)):
-        return f"likely the connection of its container {names.RELAY_CLIENT} to the relay is broken: {test}"
+    if not alive and network_of_head(_head(facts)):
+        return f"likely its container {names.RELAY_CLIENT} has lost the head's server: its log says why, and {test}"
     if alive is False:
         return f"likely a firewall or a NetworkPolicy keeps the head from Ray's ports of pods in {cluster}: {test}"
     if evidence.node_states is not None:
@@ -84,8 +84,9 @@ def _head_target(cluster: str, facts: JobFacts) -> str:
     """` at ADDRESS (spec.head.address MODE of WorkerCluster NAME)`, or the relay's; as far as it is known."""
     head, spec = _head(facts), mapping_field(facts.worker_clusters.get(cluster) or {}, "spec")
     if network_of_head(head):
-        relay = text_field(mapping_field(spec, "network"), "address")
-        return f" by the relay{f' at {printable(relay)}' if relay else ''} (spec.network of WorkerCluster {cluster})"
+        relay = printable(text_field(mapping_field(spec, "network"), "address"))
+        by_relay = f" by the relay at {relay} (spec.network of WorkerCluster {cluster})"
+        return by_relay if relay else f" at {_address(head)}, port {names.RELAY_SERVER_PORT}"
     mode = text_field(mapping_field(spec, "head"), "address") or _DEFAULT_ADDRESS
     address = _address(head) if mode == _DEFAULT_ADDRESS else ""
     return f"{f' at {address}' if address else ''} (spec.head.address {printable(mode)} of WorkerCluster {cluster})"

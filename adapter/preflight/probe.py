@@ -101,7 +101,8 @@ def server_pod(run: ProbeRun, token: str) -> dict[str, Any]:
 def client_pod(run: ProbeRun, peers: Iterable[Peer], relay_address: str = "") -> dict[str, Any]:
     """The Pod of the client, which dials these peers, and the relay if there is an address of it."""
     dialled = [{"address": peer.address, "port": PORT, "word": peer.token} for peer in peers]
-    ports = [dict(zip(("address", "port"), split_address(relay_address), strict=True))] if relay_address else []
+    host, port = split_address(relay_address) if relay_address else ("", 0)
+    ports = [{"address": host, "port": port}] if relay_address else []
     request = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled, "ports": ports}
     return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(request), _MESSAGE_PATH])
 

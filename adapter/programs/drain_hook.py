@@ -11,7 +11,8 @@ ours. It never fails and never outlasts a shutdown. Observed with Ray 2.60:
   waiting.
 - A raylet that gets SIGTERM from the hook unregisters from the head at once. The container's first process may be a
   shell, which does not pass the signal on.
-- The head of a relayed network has a name that resolves nowhere else; Ray's gRPC reaches it through grpc_proxy.
+- The head of a relayed network has a name that resolves nowhere else. The pod's sidecar connects to it, and may need
+  20 seconds more than an outage of the relay lasts.
 - A client of the head may hang for half a minute, hence the thread. The timer bounds everything else.
 - After a raylet is killed, `ray start --block` ends at its next check, once a second; the hook waits three seconds.
   When the hook ends, the kubelet sends SIGTERM. If `ray start` still ran then, it would drain a dead node for half a
@@ -24,6 +25,9 @@ import glob, os, signal, socket, sys, threading, time
 
 seconds, silence, reason = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 end = time.time() + seconds
+SIDECAR = "127.0.0.1:29171"
+relayed = os.environ.get("grpc_proxy") == "http://" + SIDECAR  # noqa: SIM112  # gRPC reads this variable
+silence *= 10 if relayed else 1
 
 
 def say(text):
@@ -46,22 +50,14 @@ def find_raylet():
             pass
 
 
-def dial(address):
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), 3)
-
-
 def head_answers(address):
+    host, _, port = (SIDECAR if relayed else address).rpartition(":")
     try:
-        dial(address).close()
-        return True
+        with socket.create_connection((host.strip("[]"), int(port)), max(0.1, min(3, end - time.time()))) as link:
+            if relayed:
+                link.sendall(("CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (address, address)).encode())
+            return not relayed or link.recv(12)[-3:] == b"200"
     except OSError:
-        pass
-    try:
-        with dial(os.environ["grpc_proxy"].rpartition("//")[2]) as proxy:  # noqa: SIM112  # gRPC reads this one
-            proxy.sendall(("CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (address, address)).encode())
-            return proxy.recv(12)[-3:] == b"200"
-    except (KeyError, OSError, ValueError):
         return False
 
 

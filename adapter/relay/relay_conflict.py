@@ -7,12 +7,13 @@ from adapter import names
 from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import Raw, mapping_field, mapping_list, printable, text_field
 from adapter.objects.workload import PodSet
+from adapter.relay.relay_pod import is_counted_sidecar
 
 _CONTAINERS: Final = frozenset({names.RELAY_CLIENT, names.RELAY_SERVER, names.RELAY_HOOK})
 
 
 def find_conflict(job: JobObject, podsets: Sequence[PodSet]) -> str:
-    """Why a job cannot use the relay, a fragment; empty if it can. The first podset is the head's."""
+    """Why a job cannot use the relay, a fragment; empty if it can. `podsets`: the head's, then those of workers."""
     return next(_conflicts(job, podsets), "")
 
 
@@ -20,7 +21,7 @@ def _conflicts(job: JobObject, podsets: Sequence[PodSet]) -> Iterator[str]:
     if job.cluster.autoscaling and not _has_autoscaler_v2(job, podsets):
         yield (
             "version 1 of Ray's autoscaler knows workers by their IPs, not by names; set "
-            f"{job.cluster_path}.autoscalerOptions.version to v2"
+            f"{'spec.rayClusterConfig' if job.service else job.cluster_path}.autoscalerOptions.version to v2"
         )
     for podset in podsets:
         yield from _template_conflicts(podset)
@@ -30,8 +31,8 @@ def _template_conflicts(podset: PodSet) -> Iterator[str]:
     spec, where = mapping_field(podset.template, "spec"), f"the template of {printable(podset.name)}"
     if spec.get("hostNetwork"):
         yield f"{where} has hostNetwork, where the relay's sidecars of two pods take the same ports; remove it"
-    # The first init container may be the sidecar that quota counts (relay_pod.counted_template).
-    containers = [*mapping_list(spec, "initContainers")[1:], *mapping_list(spec, "containers")]
+    containers = [*mapping_list(spec, "initContainers"), *mapping_list(spec, "containers")]
+    containers = [container for container in containers if not is_counted_sidecar(container)]
     for kind, taken in (("container", _names_of(containers)), ("volume", _names_of(mapping_list(spec, "volumes")))):
         reserved = _CONTAINERS if kind == "container" else frozenset({names.RELAY_VOLUME})
         for name in sorted(reserved.intersection(taken)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.unstructured import Raw, key_of, label
+from adapter.objects.unstructured import Raw, key_of, label, mapping_field, mapping_list, text_field
 from adapter.objects.worker_pod import slot_cluster
 
 CLUSTER_DOMAIN: Final = "svc.cluster.local"
@@ -80,10 +80,16 @@ class RelayNetwork:
         return self.node_name(key_of(pod)[1], slot_cluster(pod))
 
 
+def has_server(head: Raw) -> bool:
+    """Whether a head's pod has the server; the component's policy gives it one."""
+    containers = mapping_list(mapping_field(head, "status"), "initContainerStatuses")
+    return any(text_field(container, "name") == names.RELAY_SERVER for container in containers)
+
+
 def network_of_head(head: Raw) -> RelayNetwork | None:
-    """The network for which a head's pod was prepared; None: its nodes know each other by IP."""
+    """The network of which a head's pod is a node; None: its nodes know each other by IP."""
     identity = label(head, names.RELAY_LABEL)
-    return RelayNetwork(identity, key_of(head)[0]) if identity else None
+    return RelayNetwork(identity, key_of(head)[0]) if identity and has_server(head) else None
 
 
 def identity_of(gang_uid: str) -> str:

@@ -73,15 +73,23 @@ def worker_pod(pod: Raw, network: RelayNetwork, cluster: str, image: str) -> dic
 def counted_template(template: Raw, image: str) -> dict[str, Any]:
     """A worker's template with the sidecar as far as quota counts it."""
     spec = template.get("spec") or {}
-    sidecar: dict[str, Any] = {"name": names.RELAY_CLIENT, "image": image, "restartPolicy": "Always"}
-    sidecar["resources"] = {"requests": dict(_CLIENT_REQUESTS)}
-    return {**template, "spec": {**spec, "initContainers": [sidecar, *(spec.get("initContainers") or ())]}}
+    containers = [_counted_sidecar(image), *(spec.get("initContainers") or ())]
+    return {**template, "spec": {**spec, "initContainers": containers}}
 
 
 def is_counted(template: Raw) -> bool:
     """Whether a worker's template has the sidecar."""
-    containers = (template.get("spec") or {}).get("initContainers") or ()
-    return any(container.get("name") == names.RELAY_CLIENT for container in containers)
+    return any(map(is_counted_sidecar, (template.get("spec") or {}).get("initContainers") or ()))
+
+
+def is_counted_sidecar(container: Raw) -> bool:
+    """Whether a container is the one of `counted_template`, and no user's of that name."""
+    return {**container, "image": ""} == _counted_sidecar("")
+
+
+def _counted_sidecar(image: str) -> dict[str, Any]:
+    requests = {"requests": dict(_CLIENT_REQUESTS)}
+    return {"name": names.RELAY_CLIENT, "image": image, "restartPolicy": "Always", "resources": requests}
 
 
 def head_spec(spec: Raw, network: RelayNetwork, image: str, own_services: Sequence[str] = ()) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
 from adapter.relay import relay_pod
 from adapter.relay.frp_config import RelayAddress
-from adapter.relay.relay_network import RelayNetwork
+from adapter.relay.relay_network import RelayNetwork, has_server
 from adapter.relay.relayed_worker import RelayedWorker
 from adapter.rewrite import copied_objects, ray_node_env, rewriter, service_mirror, stripping
 from adapter.rewrite import group_workload as holding
@@ -127,8 +127,7 @@ def _relay_problem(head: Raw | None, image: str) -> str:
             "the job's head was started for the relay, and no cluster of its policy has mode Relay any more, whose "
             "image its workers need; set spec.network of one again, or start the job again"
         )
-    containers = ((head or {}).get("status") or {}).get("initContainerStatuses") or ()
-    if any(container.get("name") == names.RELAY_SERVER for container in containers):
+    if has_server(head or {}):
         return ""
     return (
         f"the head pod {key_of(head or {})[1]} has no container {names.RELAY_SERVER}, so no worker reaches it through "

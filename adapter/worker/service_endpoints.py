@@ -77,15 +77,14 @@ def wanted_slices(
     relayed = [backend for backend in own_backends if backend.relayed]
     strangers = [backend for backend in own_backends if not backend.relayed and not _is_in_networks(backend)]
     own_backends = [backend for backend in own_backends if not backend.relayed and _is_in_networks(backend)]
-    sentences = [*_stranger_messages(service, strangers), *_relayed_messages(service, relayed)]
-    slices = dict[str, dict[str, Any]]()
+    slices, sentences = dict[str, dict[str, Any]](), list(_stranger_messages(service, strangers))
     for family in (service.get("spec") or {}).get("ipFamilies") or IP_FAMILIES:
         endpoints = [endpoint for backend in own_backends if (endpoint := _build_endpoint(service, family, backend))]
         listed, other_ports, surplus = _fit_to_slice(endpoints)
         if listed:
             slices[family] = _build_slice(service, family, listed)
         sentences += _left_out_messages(service, other_ports, surplus)
-    return slices, next(iter(sentences), "")
+    return slices, next(iter([*sentences, *_relayed_messages(service, relayed)]), "")
 
 
 def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
@@ -235,9 +234,9 @@ def _relayed_messages(service: Raw, relayed: Sequence[Backend]) -> Iterator[str]
     if relayed:
         clusters = ", ".join(sorted({backend.cluster for backend in relayed}))
         yield (
-            f"Service {key_of(service)[1]} leaves out {len(relayed)} workers in {clusters}: no route leads there, as "
-            "spec.network of the WorkerCluster has mode Relay. The head's proxy forwards requests to them; do not "
-            "exclude the head from the Service."
+            f"Service {key_of(service)[1]} leads no requests straight to workers in {clusters}, which are reached "
+            "through the relay (spec.network of a WorkerCluster). The head's proxy forwards requests to them; leave "
+            "out spec.excludeHeadPodFromServeSvc of the RayService."
         )
 
 

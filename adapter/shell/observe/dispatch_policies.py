@@ -24,7 +24,7 @@ from adapter.shell.kube.store import Store
 from adapter.shell.shipped_policies import gate_policy
 
 _UNSUBMITTED = "unsubmitted"  # instead of the uid and the name that a planned job does not have yet
-_UNPREPARED_HEAD = "the job's head was started when no cluster of its policy was: start the job again to use it"
+_UNPREPARED_HEAD = "the job's head was started without it; start the job again to use it"
 _RELAY_RETRY = timedelta(minutes=1)  # until a job's head is prepared again after a denial
 
 
@@ -34,7 +34,7 @@ class PolicyObserver:
         self.read_versions: tuple[object, ...] = ()  # the store versions of `_policies_by_check`
         self._policies_by_check: dict[str, tuple[ResolvedPolicy | None, str]] = {}
         self._relayed_networks: dict[str, dict[str, specs.NetworkSpec]] = {}  # of the same versions
-        self._relay_problems: dict[str, tuple[str, datetime]] = {}  # by namespace, with the time of the next try
+        self._relay_denials: dict[str, tuple[str, datetime]] = {}  # by namespace, with the time of the next try
         self._our_checks: tuple[int, frozenset[str]] = (-1, frozenset())  # the store version, and the names
 
     def check_of(self, workload: Workload) -> str:
@@ -114,7 +114,7 @@ class PolicyObserver:
         """
         if (started_with := self.started_identity(workload, check)) is not None:
             return started_with
-        is_relayed = self._relay_image(check) and not self._job_problem(workload, job)
+        is_relayed = self._relay_image(check) and not self._relay_conflict(workload, check, job)
         return relay_network.identity_of(workload.gang_uid or workload.name or _UNSUBMITTED) if is_relayed else ""
 
     def started_identity(self, workload: Workload, check: str) -> str | None:
@@ -129,16 +129,19 @@ class PolicyObserver:
     def relay_problem(self, workload: Workload, check: str, job: JobObject | None = None) -> str:
         """Why a gang uses no cluster that is reached through the relay, a fragment; empty if it may."""
         started_with = self.started_identity(workload, check)
-        problem = self._job_problem(workload, job) if started_with is None else _UNPREPARED_HEAD
-        return f"it is reached through the relay, and {problem}" if problem and not started_with else ""
+        if started_with or not self._relay_image(check):
+            return ""
+        reason = self._relay_conflict(workload, check, job) or (_UNPREPARED_HEAD if started_with is not None else "")
+        return f"it is reached through the relay, and {reason}" if reason else ""
 
-    def _job_problem(self, workload: Workload, job: JobObject | None) -> str:
-        conflict = relay_conflict.find_conflict(job or self.job_of(workload), workload.podsets)
+    def _relay_conflict(self, workload: Workload, check: str, job: JobObject | None) -> str:
+        podsets = (*workload.podsets[:1], *self.remote_podsets(workload, check))
+        conflict = relay_conflict.find_conflict(job or self.job_of(workload), podsets)
         return conflict or self.denied_relay_reason(workload.namespace)
 
     def denied_relay_reason(self, namespace: str) -> str:
         """Why no head can be prepared for the relay, a fragment; empty if none was denied lately."""
-        text, until = self._relay_problems.get(namespace, ("", datetime.min.replace(tzinfo=UTC)))
+        text, until = self._relay_denials.get(namespace, ("", datetime.min.replace(tzinfo=UTC)))
         return text if self._manager.clock.now() < until else ""
 
     def note_relay_denied(self, namespace: str, message: str) -> None:
@@ -148,8 +151,8 @@ class PolicyObserver:
             f"the manager cluster denies what heads need for the relay ({clause(message)}): install the component "
             "relay there, or let the namespace have a Secret and a Service for each job"
         )
-        recent = {name: problem for name, problem in self._relay_problems.items() if now < problem[1]}
-        self._relay_problems = {**recent, namespace: (text, now + _RELAY_RETRY)}
+        recent = {name: problem for name, problem in self._relay_denials.items() if now < problem[1]}
+        self._relay_denials = {**recent, namespace: (text, now + _RELAY_RETRY)}
 
     def _relay_image(self, check: str) -> str:
         """The sidecar's image of the first relayed cluster; empty if the policy has none."""

@@ -7,6 +7,7 @@ import pytest
 from adapter import names
 from adapter.diagnosis import explain, join_problem
 from adapter.diagnosis.join_problem import JoinEvidence
+from adapter.objects.unstructured import Raw
 from adapter.relay.relay_network import RelayNetwork
 from tests.unit.builders import NAMESPACE, make_worker_cluster
 from tests.unit.diagnosis.jobs import make_facts, make_head, make_worker
@@ -17,15 +18,22 @@ TEST = "`kubectl rayspan preflight --worker-cluster west` tests the way"
 LOG = "old\n" * 99 + "12 seconds elapsed: Waiting for GCS to be ready.\n"
 
 
-def told(evidence: JoinEvidence, *, address: str = "PodIP", network: RelayNetwork | None = None, **worker: Any) -> str:
+def told(
+    evidence: JoinEvidence,
+    *,
+    address: str = "PodIP",
+    network: RelayNetwork | None = None,
+    spec: Raw | None = None,
+    **worker: Any,
+) -> str:
     late = make_worker(1, cluster="west", up=False, podIP=POD_IP, **worker)
     first = make_head()
     first["status"]["podIP"] = HEAD_IP
     clusters = {"west": make_worker_cluster("west", head={"address": address})}
     if network:
         first["metadata"]["labels"][names.RELAY_LABEL] = network.identity
-        relay = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
-        clusters = {"west": make_worker_cluster("west", network=relay)}
+        first["status"]["initContainerStatuses"] = [{"name": names.RELAY_SERVER}]
+        clusters = {"west": make_worker_cluster("west", network=spec)}
     facts = make_facts(pods=[first, make_worker(0), late], worker_clusters=clusters)
     unjoined = join_problem.unjoined_worker(facts, explain.pod_states(facts))
     assert unjoined and unjoined[0].name == late["metadata"]["name"]
@@ -77,13 +85,26 @@ def test_a_worker_of_a_relayed_network_has_a_name() -> None:
     network = RelayNetwork("abc", NAMESPACE)
     node = network.node_name("train-abc-worker-1", "west")
     assert told(JoinEvidence("", {node: False, POD_IP: True}), network=network, phase="Running") == (
-        f"Ray's head knows the node {node} as dead; likely the connection of its container rayspan-relay to the relay "
-        f"is broken: {TEST}."
+        f"Ray's head knows the node {node} as dead; likely its container rayspan-relay has lost the head's server: its "
+        f"log says why, and {TEST}."
     )
-    assert (
-        "its pods do not reach the head by the relay at relay.example.com:30443 (spec.network of WorkerCluster west), "
-        "whose GCS" in told(JoinEvidence(), network=network, initContainerStatuses=[GCS])
-    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "target"),
+    [
+        (
+            {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"},
+            "by the relay at relay.example.com:30443 (spec.network of WorkerCluster west)",
+        ),
+        ({}, f"at {HEAD_IP}, port 29170"),
+    ],
+    ids=["relayed", "flat"],
+)
+def test_a_worker_of_a_relayed_network_dials_the_relay_or_the_head(spec: Raw, target: str) -> None:
+    network = RelayNetwork("abc", NAMESPACE)
+    sentence = told(JoinEvidence(), network=network, spec=spec, initContainerStatuses=[GCS])
+    assert f"its pods do not reach the head {target}, whose GCS it waits for" in sentence
 
 
 def test_the_log_is_of_the_container_that_waits() -> None:

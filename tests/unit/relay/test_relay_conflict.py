@@ -1,10 +1,13 @@
 """What does not work through the relay, by a job and its podsets."""
 
+from dataclasses import replace
+
 import pytest
 
 from adapter.objects.rayjob import read_ray_cluster, read_ray_job
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import PodSet
+from adapter.objects.workload import Job, PodSet
+from adapter.relay import relay_pod
 from adapter.relay.relay_conflict import find_conflict
 
 V2_BY_VARIABLE = {"containers": [{"name": "ray-head", "env": [{"name": "RAY_enable_autoscaler_v2", "value": "1"}]}]}
@@ -31,6 +34,17 @@ def test_the_autoscaler_knows_nodes_by_name_since_version_2(cluster: Raw, head: 
     assert find_conflict(read_ray_cluster({"spec": cluster}), podsets) == want
     in_job = find_conflict(read_ray_job({"spec": {"rayClusterSpec": cluster}}), podsets)
     assert in_job == want.replace("spec.", "spec.rayClusterSpec.")
+
+
+def test_the_sidecar_that_quota_counts_is_no_conflict() -> None:
+    counted = PodSet("workers", 1, relay_pod.counted_template({"spec": {}}, "relay:1"), frozenset())
+    assert find_conflict(read_ray_cluster({}), [podset("head", {}), counted]) == ""
+
+
+def test_the_field_of_a_rayservice_is_named() -> None:
+    service = Job("ray.io/v1", "RayService", "demo", "chat", "uid")
+    job = replace(read_ray_cluster({"spec": {"enableInTreeAutoscaling": True}}), service=service)
+    assert "set spec.rayClusterConfig.autoscalerOptions.version to v2" in find_conflict(job, [])
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ class Pod:
     head: subprocess.Popen[str]
     address: str
     environment: dict[str, str] = field(default_factory=dict)
+    sidecar: str = f"127.0.0.1:{names.RELAY_PROXY_PORT}"
 
     def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
         """Run the hook; `play` names the fake of Ray, or is empty for none. Returns the log lines."""
@@ -107,6 +108,7 @@ class Pod:
             (PROCESSES, f"/proc/{self.raylet.pid}"),
             (LOG, str(log)),
             ("seconds + 1,", "seconds + 60,"),
+            (f"127.0.0.1:{names.RELAY_PROXY_PORT}", self.sidecar),
         ):
             assert script.count(here) == 1
             script = script.replace(here, there)
@@ -192,23 +194,32 @@ def test_a_head_that_ends_meanwhile_ends_the_wait(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "silence", "words"),
+    ("status", "seconds", "silence", "words"),
     [
-        ("200 OK", 20, ["work is left on the Ray node, which is stopped now"]),
-        ("404 Not Found", 0.1, [HEADLESS]),
-        ("", 0.1, [HEADLESS]),
+        ("200 OK", 5, 0.3, ["work is left on the Ray node, which is stopped now"]),
+        ("404 Not Found", 600, 0.01, [HEADLESS]),
+        ("", 600, 0.01, [HEADLESS]),
     ],
 )
-def test_a_head_without_a_route_is_asked_for_through_the_proxy(
-    pod: Pod, status: str, silence: float, words: list[str]
+def test_the_head_of_a_relayed_network_is_asked_for_through_the_sidecar(
+    pod: Pod, status: str, seconds: float, silence: float, words: list[str]
 ) -> None:
-    """The port of the head is closed, as its name does not resolve in a relayed network."""
+    """Its name resolves nowhere else, so its port is closed here. It may be silent for ten times as long."""
     pod.head.kill()
     pod.head.wait()
     with _proxy(status) as (address, requests):
-        pod.environment["grpc_proxy"] = f"http://{address}"
-        assert pod.stop("busy", seconds=2, silence=silence)[1:] == words
+        pod.sidecar, pod.environment["grpc_proxy"] = address, f"http://{address}"
+        assert pod.stop("busy", seconds=seconds, silence=silence)[1:] == words
     assert set(requests) == {f"CONNECT {pod.address} HTTP/1.1"}
+
+
+def test_another_proxy_of_the_pod_is_not_asked(pod: Pod) -> None:
+    pod.head.kill()
+    pod.head.wait()
+    with _proxy("200 OK") as (address, requests):
+        pod.environment["grpc_proxy"] = f"http://{address}"
+        assert pod.stop("busy", seconds=600, silence=0.1)[1:] == [HEADLESS]
+    assert requests == []
 
 
 @contextmanager

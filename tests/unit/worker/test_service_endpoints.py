@@ -205,7 +205,7 @@ def test_a_relayed_worker_is_no_endpoint() -> None:
     relayed = backend(make_serving("a"), cluster="east", relayed=True)
     slices, message = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [relayed, backend(make_serving("b"))])
     assert [endpoint["targetRef"]["name"] for endpoint in slices["IPv4"]["endpoints"]] == ["b"]
-    assert message.startswith("Service chat-serve-svc leaves out 1 workers in east: ")
+    assert message.startswith("Service chat-serve-svc leads no requests straight to workers in east, which ")
     assert service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [relayed])[0] == {}
 
 

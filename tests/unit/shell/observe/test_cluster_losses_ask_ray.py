@@ -185,6 +185,7 @@ async def test_a_node_of_a_relayed_network_is_known_by_its_name() -> None:
         fill(sight.manager.pods, pod, sibling)
         relayed_head = head(_GOOD, ray.url)
         relayed_head["metadata"]["labels"][names.RELAY_LABEL] = network.identity
+        relayed_head["status"]["initContainerStatuses"] = [{"name": names.RELAY_SERVER}]
         fill(sight.manager.heads, relayed_head)
         async with asking(sight) as (found, until):
             await until(lambda: bool(found._live_nodes))

@@ -7,6 +7,7 @@ import pytest
 from adapter import names
 from adapter.gang.reserve import podset_locks
 from adapter.objects import specs
+from adapter.objects.rayjob import read_ray_job
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Workload
 from adapter.relay.relay_network import identity_of, podset_update
@@ -129,3 +130,17 @@ def test_a_job_that_does_not_work_through_the_relay_goes_to_flat_clusters() -> N
         "4 of 4 workers to west; east passed over: it is reached through the relay, and version 1 of Ray's autoscaler "
         "knows workers by their IPs, not by names; set spec.rayClusterSpec.autoscalerOptions.version to v2."
     )
+
+
+def test_a_running_job_hears_why_it_uses_no_relayed_cluster() -> None:
+    sight, workload = _sight(updates=[])
+    policies, job = sight.facts.policies, read_ray_job({"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": True}}})
+    assert "version 1 of Ray's autoscaler" in policies.relay_problem(workload, builders.CHECK, job)
+    assert policies.relay_problem(workload, builders.CHECK) == (
+        "it is reached through the relay, and the job's head was started without it; start the job again to use it"
+    )
+
+
+def test_a_flat_policy_knows_no_relay() -> None:
+    sight, workload = _sight(updates=[], network=None)
+    assert sight.facts.policies.relay_problem(workload, builders.CHECK) == ""
