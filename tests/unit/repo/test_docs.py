@@ -173,3 +173,9 @@ def _anchors(doc: Path) -> Iterator[str]:
 
 def _prose(doc: Path) -> str:
     return _FENCE.sub("", doc.read_text())
+
+
+def test_each_upstream_rule_has_its_request_or_says_why_not() -> None:
+    rules = re.findall(r"^## (.+)$", (REPO / "docs/upstream.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| \[(.+?)\]\(upstream\.md#", (REPO / "docs/upstream-requests.md").read_text(), re.MULTILINE)
+    assert listed == rules
