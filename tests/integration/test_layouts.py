@@ -191,6 +191,13 @@ def test_a_layout_applies_as_it_is_shipped(fleet: Clusters, layout: str) -> None
     assert "clusterqueue.kueue.x-k8s.io/ray serverside-applied" in said
 
 
+def test_the_gpu_queues_apply_as_they_are_shipped(fleet: Clusters) -> None:
+    for folder, cluster in (("manager", fleet.manager), ("worker", fleet.workers["east"])):
+        path = REPO / "manifests" / "queues" / "gpu" / folder
+        output = cluster.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", path)
+        assert "clusterqueue.kueue.x-k8s.io/gpu serverside-applied" in output
+
+
 def test_the_manual_keeps_its_word(fleet: Clusters, tmp_path: Path) -> None:
     """Every command and every object in docs/queues.md is taken, and so is the sample; nothing is changed by it."""
     commands = [line for block in _blocks("sh") for line in block.splitlines()]
