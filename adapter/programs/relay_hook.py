@@ -80,7 +80,8 @@ class Hook(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         if result.get("reject"):
-            print("refused " + request["op"] + ": " + result["reject_reason"], flush=True)
+            reason = result["reject_reason"][:500]  # with a name that its client chose
+            print("refused " + request["op"] + ": " + (reason if reason.isprintable() else repr(reason)), flush=True)
 
     def log_message(self, *_: object) -> None:
         pass

@@ -30,6 +30,8 @@ _SECURITY: Final = {
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
     "runAsNonRoot": True,
+    "runAsUser": 65532,  # also in a pod of user 0
+    "seccompProfile": {"type": "RuntimeDefault"},
 }
 _CLIENT_FILES: Final = (
     frp_config.CA_KEY,
@@ -88,8 +90,13 @@ def is_counted_sidecar(container: Raw) -> bool:
 
 
 def _counted_sidecar(image: str) -> dict[str, Any]:
-    requests = {"requests": dict(_CLIENT_REQUESTS)}
-    return {"name": names.RELAY_CLIENT, "image": image, "restartPolicy": "Always", "resources": requests}
+    return {
+        "name": names.RELAY_CLIENT,
+        "image": image,
+        "restartPolicy": "Always",
+        "resources": {"requests": dict(_CLIENT_REQUESTS)},
+        "securityContext": dict(_SECURITY),
+    }
 
 
 def head_spec(spec: Raw, network: RelayNetwork, image: str, own_services: Sequence[str] = ()) -> dict[str, Any]:
@@ -130,13 +137,23 @@ def _proxy_variables(node: _Node, direct: Sequence[str]) -> dict[str, str]:
 
 
 def _with_variables(container: Raw, variables: Mapping[str, str]) -> dict[str, Any]:
-    """The container with the variables instead of its own of these names. The pod's IP comes before its use."""
+    """The container with the variables instead of its own of these names. The pod's IP comes before its use.
+
+    Addresses that its user excludes from a proxy of gRPC stay excluded.
+    """
     replaced = {names.POD_IP_ENV, *variables}
+    excluded = [entry["value"] for entry in container.get("env") or () if _has_text(entry, NO_PROXY_ENV)]
     own = [entry for entry in container.get("env") or () if entry.get("name") not in replaced]
     address = {"name": names.POD_IP_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    added = [{"name": name, "value": value} for name, value in variables.items()]
+    texts = {**variables, NO_PROXY_ENV: ",".join((variables[NO_PROXY_ENV], *excluded))}
+    added = [{"name": name, "value": value} for name, value in texts.items()]
     patient = _with_least(_with_least(own, HEALTH_CHECKS_ENV, HEALTH_CHECKS), RECONNECT_ENV, RECONNECT_SECONDS)
     return {**container, "env": [address, *patient, *added]}
+
+
+def _has_text(entry: Raw, name: str) -> bool:
+    """Whether a variable has this name and a text, and no reference."""
+    return entry.get("name") == name and bool(entry.get("value")) and isinstance(entry["value"], str)
 
 
 def _with_least(env: Sequence[Raw], name: str, least: int) -> list[Raw]:

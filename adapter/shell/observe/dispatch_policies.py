@@ -15,7 +15,7 @@ from adapter.objects.admissioncheck import covered_groups, expected_checks, our_
 from adapter.objects.queues import read_cluster_queue, read_flavor, read_local_queue
 from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, key_of
+from adapter.objects.unstructured import Raw, key_of, mapping_field, mapping_list, text_field
 from adapter.objects.workload import PodSet, Workload
 from adapter.relay import relay_conflict, relay_network, relay_pod
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -229,10 +229,16 @@ def _with_sidecars(workload: Workload, image: str) -> Workload:
     podsets = tuple(
         podset
         if podset.name == names.HEAD
-        else replace(podset, template=relay_pod.counted_template(podset.template, image))
+        else replace(podset, template=relay_pod.counted_template(podset.template, image or _main_image(podset)))
         for podset in workload.podsets
     )
     return replace(workload, podsets=podsets)
+
+
+def _main_image(podset: PodSet) -> str:
+    """In place of the sidecar's image, which no cluster of the policy has any more; a dry run needs one."""
+    containers = mapping_list(mapping_field(podset.template, "spec"), "containers")
+    return text_field(containers[0], "image") if containers else ""
 
 
 def _network_of(worker_cluster: Raw) -> specs.NetworkSpec:

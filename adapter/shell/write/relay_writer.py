@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
+from adapter.objects import raycluster
+from adapter.objects.unstructured import Raw, key_of, label, mapping_field, meta, text_field, uid_of
 from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Job, Workload
 from adapter.relay import relay_objects
@@ -33,7 +34,7 @@ from adapter.shell.write.create_object import create_or_get
 FOLLOW_SECONDS = 5.0
 SWEEP_SECONDS = 60.0
 _KEY = "key"
-_DENIALS = (403, 404, 422)
+_DENIALS = (400, 403, 404, 413, 422)
 
 
 class RelayWriter:
@@ -60,27 +61,33 @@ class RelayWriter:
     async def route_heads(self) -> None:
         """Lead routers to each head with a relayed network where it is now.
 
-        A pod's label is its user's: it counts only in the namespace of the job that has this identity.
+        A pod's label is its user's: it counts only for the head of the job that has this identity.
         """
         if self._manager.not_ready_reason or not self._is_in_use:
             return
         used = self._used_identities()
         for head in self._manager.heads:
-            network = RelayNetwork(label(head, names.RELAY_LABEL), key_of(head)[0])
-            ip = str((head.get("status") or {}).get("podIP") or "")
-            if ip and not is_deleting(head) and used.get(network.identity) == network.namespace:
-                await self._route_head(network, ip)
+            with contain_errors("relay", key_of(head)):
+                ip = text_field(mapping_field(head, "status"), "podIP")
+                if ip and not is_deleting(head) and self._is_head_of(head, used.get(label(head, names.RELAY_LABEL))):
+                    await self._route_head(RelayNetwork(label(head, names.RELAY_LABEL), key_of(head)[0]), ip)
+
+    def _is_head_of(self, head: Raw, gang: Workload | None) -> bool:
+        if gang is None or key_of(head)[0] != gang.namespace:
+            return False
+        ray_cluster = self._manager.ray_clusters.get((gang.namespace, label(head, names.RAY_GCS_CLUSTER_LABEL)))
+        return raycluster.belongs_to_job(head, ray_cluster, gang.job) is True
 
     @property
     def _is_in_use(self) -> bool:
         """Whether a network was ever made in this manager."""
         return self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET)) is not None
 
-    def _used_identities(self) -> dict[str, str]:
-        """The identities of all gangs with quota, with their namespaces."""
+    def _used_identities(self) -> dict[str, Workload]:
+        """The gangs with quota by their identities."""
         workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
         used = (each for _, each in workloads if each.holds_quota and not each.finished)
-        return {identity_of(each.gang_uid): each.namespace for each in used}
+        return {identity_of(each.gang_uid): each for each in used}
 
     async def delete_unused_routes(self) -> None:
         """Delete the routers' Services of gangs that hold no quota; nothing where no network was ever made."""
@@ -95,8 +102,9 @@ class RelayWriter:
             if not manager.namespace_shares.is_complete(label(service, names.RELAY_NAMESPACE_LABEL)):
                 continue
             if (identity := label(service, names.RELAY_LABEL)) not in used:
-                await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
-                self._routed.pop(identity, None)
+                with contain_errors("relay", key_of(service)):
+                    await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
+                    self._routed.pop(identity, None)
 
     async def prepare_head(self, workload: Workload, check: str, identity: str) -> str:
         """Write what a head needs before it starts; returns why the manager cluster denies it, or an empty text."""

@@ -52,6 +52,11 @@ def _worker(**container: Any) -> dict[str, Any]:
     return spec
 
 
+def test_what_a_user_excludes_from_a_proxy_stays_excluded() -> None:
+    (ray, own) = _worker(env=[{"name": "no_grpc_proxy", "value": "db.example.com"}])["containers"]
+    assert _env(ray)["no_grpc_proxy"] == f"{_env(own)['no_grpc_proxy']},db.example.com"
+
+
 def test_a_worker_has_its_name_and_its_sidecar_before_all_else() -> None:
     spec = _worker()
     assert (spec["hostname"], spec["subdomain"]) == ("w-1", "rayspan-relay-abcde01234-east")

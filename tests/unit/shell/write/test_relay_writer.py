@@ -14,10 +14,11 @@ from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_workload
+from tests.unit.builders import make_ray_cluster, make_workload
 from tests.unit.stores import Sight, fill
 
 WORK: Any = make_workload()
+RAY_CLUSTER, OTHER = make_ray_cluster(), make_ray_cluster(name="other", owner="uid-of-other")
 IDENTITY = identity_of(WORK["metadata"]["uid"])
 KEY: Any = {
     "kind": "Secret",
@@ -75,29 +76,41 @@ async def test_a_head_that_was_started_with_the_relay_is_not_prepared_again() ->
 
 
 @pytest.mark.parametrize(
-    ("namespace", "identity", "routed"),
+    ("namespace", "identity", "owner", "routed"),
     [
-        pytest.param(builders.NAMESPACE, IDENTITY, True, id="its head"),
-        pytest.param("elsewhere", IDENTITY, False, id="another tenant's pod with its label"),
-        pytest.param(builders.NAMESPACE, identity_of("other"), False, id="a label of no job"),
+        pytest.param(builders.NAMESPACE, IDENTITY, RAY_CLUSTER, True, id="its head"),
+        pytest.param("elsewhere", IDENTITY, RAY_CLUSTER, False, id="another tenant's pod with its label"),
+        pytest.param(builders.NAMESPACE, IDENTITY, OTHER, False, id="a pod of another job of its namespace"),
+        pytest.param(builders.NAMESPACE, IDENTITY, None, False, id="a pod of no RayCluster"),
+        pytest.param(builders.NAMESPACE, identity_of("other"), RAY_CLUSTER, False, id="a label of no job"),
     ],
 )
 async def test_routers_follow_a_head_that_moves(
-    namespace: str, identity: str, routed: bool, monkeypatch: pytest.MonkeyPatch
+    namespace: str, identity: str, owner: Any, routed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
     server, sight = Server(lists=[says(KEY)] * 4), Sight({"east": 9})
     fill(sight.manager.secrets, KEY)
     fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_clusters, RAY_CLUSTER, OTHER)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         writer = RelayWriter(sight.manager, sight.facts.policies)
         for ip in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
-            head = {"metadata": {"name": "head", "namespace": namespace, "labels": {names.RELAY_LABEL: identity}}}
-            fill(sight.manager.heads, {**head, "status": {"podIP": ip}})
+            fill(sight.manager.heads, _head(namespace, identity, owner, ip))
             await writer.route_heads()
     slices = [asked.body["endpoints"][0]["addresses"] for asked in server.asked if "endpoints" in asked.body]
     assert slices == ([["10.1.0.1"], ["10.1.0.2"]] if routed else []), "an unchanged address is not written again"
+
+
+def _head(namespace: str, identity: str, owner: Any, ip: str) -> Any:
+    labels, owners = {names.RELAY_LABEL: identity}, []
+    if owner:
+        name = owner["metadata"]["name"]
+        labels[names.RAY_GCS_CLUSTER_LABEL] = name
+        owners = [{"kind": "RayCluster", "name": name, "uid": owner["metadata"]["uid"], "controller": True}]
+    metadata = {"name": "head", "namespace": namespace, "labels": labels, "ownerReferences": owners}
+    return {"metadata": metadata, "status": {"podIP": ip}}
 
 
 def _route(identity: str) -> Any:
