@@ -32,7 +32,6 @@ _OWN_NUMBERS = [
     {"name": relay_pod.RECONNECT_ENV, "value": "60"},
     {"name": "grpc_proxy", "value": "http://elsewhere"},
     {"name": "no_grpc_proxy", "value": "db.example.com"},
-    {"name": "no_grpc_proxy", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     {"name": "AFTER", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
 ]
 _COMMANDS = (
