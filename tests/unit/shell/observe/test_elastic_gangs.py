@@ -439,9 +439,9 @@ def test_a_worker_that_is_lost_later_finds_the_clusters_open_although_others_are
     assert (world.where, len(world.pods)) == ({"east": 2}, 1), "one share for the lost worker, none for the refused"
     world.run(most=2)
     world.pods = [_of_pi(pod, names.DISPATCHED_CONDITION, "Ready") for pod in world.pods]
-    _wait(world, 899)
+    _wait(world, 840)
     assert world.where == {"east": 2}
-    _wait(world, 2)
+    _wait(world, 61)
     assert world.where == {"east": 4}, "they are tried again"
 
 
