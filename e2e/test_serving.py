@@ -27,14 +27,8 @@ _ONE_WORKER_QUOTA = {"cpu": "200m"}  # of the sample
 @pytest.fixture(scope="module")
 def service(fleet: Clusters) -> Iterator[RayService]:
     """The sample with a replica in each worker cluster. All tests share it, as starting Serve takes a minute."""
-    with rayservice.dispatched(fleet):
-        rayservice_sample = RayService(fleet, "e2e-serving")
-        try:
-            rayservice_sample.apply("one")
-            rayservice_sample.wait_until_ready()
-            yield rayservice_sample
-        finally:
-            rayservice_sample.delete()
+    with rayservice.started(fleet, "e2e-serving", lambda sample: sample.apply("one")) as rayservice_sample:
+        yield rayservice_sample
 
 
 def test_a_rayservice_answers_from_every_worker_cluster(service: RayService) -> None:

@@ -30,14 +30,8 @@ AUTOSCALED = {
 @pytest.fixture(scope="module")
 def service(fleet: Clusters) -> Iterator[RayService]:
     """The sample. All tests share it, as starting Serve takes a minute."""
-    with rayservice.dispatched(fleet):
-        graph_sample = RayService(fleet, NAME)
-        try:
-            _apply(graph_sample)
-            graph_sample.wait_until_ready()
-            yield graph_sample
-        finally:
-            graph_sample.delete()
+    with rayservice.started(fleet, NAME, _apply) as graph_sample:
+        yield graph_sample
 
 
 def test_a_handle_reaches_a_deployment_in_another_cluster(service: RayService) -> None:

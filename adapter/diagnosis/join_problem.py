@@ -71,7 +71,7 @@ def _likely_fault(worker: PodState, node: str, facts: JobFacts, evidence: JoinEv
         return f"likely its pods do not reach the head{_head_target(cluster, facts)}, whose GCS it waits for: {test}"
     if alive:
         return "likely its readiness probe fails, since the head reaches it"
-    if not alive and network_of_head(_head(facts)):
+    if network_of_head(_head(facts)):
         return f"likely its container {names.RELAY_CLIENT} has lost the head's server: its log says why, and {test}"
     if alive is False:
         return f"likely a firewall or a NetworkPolicy keeps the head from Ray's ports of pods in {cluster}: {test}"

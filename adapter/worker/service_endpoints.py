@@ -84,7 +84,8 @@ def wanted_slices(
         if listed:
             slices[family] = _build_slice(service, family, listed)
         sentences += _left_out_messages(service, other_ports, surplus)
-    return slices, next(iter([*sentences, *_relayed_messages(service, relayed)]), "")
+    sentences += _relayed_messages(service, relayed)
+    return slices, next(iter(sentences), "")
 
 
 def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:

@@ -12,7 +12,6 @@ import pytest
 from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
-from hack.lab.base.progress import LabError
 from hack.testbed import actors, clusterloss, rayspec
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
@@ -32,14 +31,14 @@ def job(fleet: Clusters) -> Iterator[Job]:
 
 def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> None:
     """East's API server is unreachable past the timeout, the pods' network is not. No process is replaced."""
-    before, first = {pod["metadata"]["uid"] for pod in job.pods()}, _asked_more_than(job, 0)
+    before, first = {pod["metadata"]["uid"] for pod in job.pods()}, actors.seen_after(job, 0)
     with clusterloss.short_timeout(job.manager):
         faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
         clusterloss.wait_for_given_up(job, "east")
         assert {pod["metadata"]["uid"] for pod in job.pods()} == before
         faults.heal(lab)
         wait(lambda: not clusterloss.unknown_conditions(job), 60, "east is reachable again", job.dump)
-    last = _asked_more_than(job, actors.seen(job).asked)
+    last = actors.seen_after(job, actors.seen(job).asked)
     assert {pod["metadata"]["uid"] for pod in job.pods()} == before
     assert first.processes == last.processes, "an actor moved or restarted"
     assert {count for _, _, count in last.actors} == {last.asked}, "a call was made twice, or not at all"
@@ -79,21 +78,6 @@ def test_a_worker_that_ray_lost_is_replaced_and_never_runs_twice(job: Job, lab: 
 def _impatient_with_a_token(spec: Raw) -> None:
     rayspec.impatient(spec)
     spec.update(authOptions={"mode": "token"})
-
-
-def _asked_more_than(job: Job, times: int) -> actors.Seen:
-    """Wait until the driver has asked the actors more than `times` times; return what it saw."""
-
-    def seen_since() -> actors.Seen | None:
-        try:
-            seen = actors.seen(job)
-        except LabError:  # the driver has no output yet
-            return None
-        return seen if seen.asked > times else None
-
-    seen = wait(seen_since, 60, "the actors are asked", job.dump)
-    assert seen
-    return seen
 
 
 def _cluster(pod: dict[str, dict[str, dict[str, str]]]) -> str:

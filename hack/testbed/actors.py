@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
+from hack.lab.base.progress import LabError
 from hack.testbed.clusters import wait
 from hack.testbed.rayjob import NAMESPACE, Job
 from hack.testbed.reader import Raw
@@ -73,6 +74,21 @@ def seen(job: Job) -> Seen:
     """The driver's last result."""
     told = json.loads(_on_head(job, "cat", "/tmp/seen"))
     return Seen(tuple((pid, node, count) for pid, node, count in told["last"]), told["asked"], len(told["alive"]))
+
+
+def seen_after(job: Job, times: int, seconds: float = 60) -> Seen:
+    """Wait until the driver has asked the actors more than `times` times; return what it saw."""
+
+    def seen_since() -> Seen | None:
+        try:
+            last = seen(job)
+        except LabError:  # the driver has no output yet
+            return None
+        return last if last.asked > times else None
+
+    last = wait(seen_since, seconds, "the actors are asked", job.dump)
+    assert last
+    return last
 
 
 def end(job: Job) -> dict[str, Any]:

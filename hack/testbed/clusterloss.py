@@ -11,8 +11,8 @@ from adapter.worker.head_polling import POLL_SECONDS
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.rayjob import Job
 
-POLICY = "everywhere"
-TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout: the minimum
+_POLICY = "everywhere"
+_TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout: the minimum
 _POLLED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the poll interval of the head, and 5 s for its answer
 
 
@@ -20,7 +20,7 @@ _POLLED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the poll interval of the 
 def short_timeout(manager: Cluster) -> Iterator[None]:
     """A policy that gives up unreachable workers after ten seconds."""
     try:
-        _set_lost_timeout(manager, f"{TIMEOUT.seconds}s")
+        _set_lost_timeout(manager, f"{_TIMEOUT.seconds}s")
         yield
     finally:
         _set_lost_timeout(manager, None)
@@ -30,7 +30,7 @@ def wait_for_given_up(job: Job, cluster: str) -> None:
     """Wait until the timeout has passed for a cluster with one worker of the job, and Ray was polled since."""
     wait(lambda: len(unknown_conditions(job)) == 1, 60, f"the state of {cluster}'s worker is unknown", job.dump)
     wait(
-        lambda: _unreachable_for(job.manager, cluster) > TIMEOUT + _POLLED_SINCE,
+        lambda: _unreachable_for(job.manager, cluster) > _TIMEOUT + _POLLED_SINCE,
         60,
         "the timeout has passed, and Ray was polled since",
         job.dump,
@@ -50,4 +50,4 @@ def _unreachable_for(manager: Cluster, cluster: str) -> timedelta:
 
 def _set_lost_timeout(manager: Cluster, timeout: str | None) -> None:
     patch = json.dumps({"spec": {"workerLostTimeout": timeout}})
-    manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
+    manager.kubectl("patch", "dispatchpolicy", _POLICY, "--type=merge", "-p", patch)

@@ -194,6 +194,19 @@ class Asker:
 
 
 @contextmanager
+def started(fleet: Clusters, name: str, apply: Callable[[RayService], None]) -> Iterator[RayService]:
+    """A RayService that is ready, on a manager as `dispatched` makes it; it is deleted in the end."""
+    with dispatched(fleet):
+        service = RayService(fleet, name)
+        try:
+            apply(service)
+            service.wait_until_ready()
+            yield service
+        finally:
+            service.delete()
+
+
+@contextmanager
 def asked(service: RayService) -> Iterator[Asker]:
     """Somebody asks a RayService that is ready, for a while."""
     with running(service, "asker", _ASKER) as name:

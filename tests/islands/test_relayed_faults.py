@@ -11,7 +11,6 @@ import pytest
 from adapter import names
 from hack.lab import faults
 from hack.lab.base.lab import Lab
-from hack.lab.base.progress import LabError
 from hack.testbed import actors, clusterloss, rayspec, relay
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
@@ -21,6 +20,7 @@ from hack.testbed.reader import Raw
 pytestmark = pytest.mark.long
 
 _CUT_SECONDS = 20
+_ASKED_SECONDS = 120  # connections through the relay may come back late
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def job(relayed: Clusters) -> Iterator[Job]:
 
 def test_a_cut_of_twenty_seconds_restarts_no_process(job: Job, lab: Lab) -> None:
     """Nothing passes between east's pods and the relay, while its API server is reached."""
-    before = _seen_after(job, 0)
+    before = actors.seen_after(job, 0, _ASKED_SECONDS)
     faults.cut(lab, lab.cluster("east"), scope="data")
     cut_at = actors.seen(job).asked
     begin = time.monotonic()
@@ -44,7 +44,7 @@ def test_a_cut_of_twenty_seconds_restarts_no_process(job: Job, lab: Lab) -> None
 
 def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> None:
     """East's API server is unreachable past the policy's timeout, and the relay is reached."""
-    before, pods = _seen_after(job, 0), {pod["metadata"]["uid"] for pod in job.pods()}
+    before, pods = actors.seen_after(job, 0, _ASKED_SECONDS), {pod["metadata"]["uid"] for pod in job.pods()}
     with clusterloss.short_timeout(job.manager):
         faults.cut(lab, lab.cluster("east"), scope="api")
         clusterloss.wait_for_given_up(job, "east")
@@ -56,7 +56,7 @@ def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> 
 
 
 def test_the_routers_are_remade(job: Job) -> None:
-    before = _seen_after(job, 0)
+    before = actors.seen_after(job, 0, _ASKED_SECONDS)
     for action in (("restart",), ("status", "--timeout=100s")):
         job.manager.kubectl("-n", relay.COMPONENT_NAMESPACE, "rollout", *action, relay.ROUTER_DEPLOYMENT)
     _assert_unchanged(job, before)
@@ -64,11 +64,11 @@ def test_the_routers_are_remade(job: Job) -> None:
 
 def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
     """`kubectl delete` of its pod in the worker cluster stands for a preemption. Only its actor restarts."""
-    before, west = _seen_after(job, 0), job.fleet.workers["west"]
+    before, west = actors.seen_after(job, 0, _ASKED_SECONDS), job.fleet.workers["west"]
     (old,) = _ready_pods(west)
     west.delete("pod", old["metadata"]["name"], NAMESPACE, wait=False)
     wait(lambda: _replaced(west, old), 180, "another worker is ready in west", job.dump)
-    after = _seen_after(job, actors.seen(job).asked + 3)
+    after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert len(set(after.processes) & set(before.processes)) == 1
     result = actors.end(job)
     assert len(result["alive"]) == 2
@@ -76,24 +76,9 @@ def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
 
 def _assert_unchanged(job: Job, before: actors.Seen) -> None:
     """Assert that the same processes answer again, each call once."""
-    after = _seen_after(job, actors.seen(job).asked + 3)
+    after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert after.processes == before.processes, "an actor moved or restarted"
     assert after.alive == 2
-
-
-def _seen_after(job: Job, times: int) -> actors.Seen:
-    """What the driver has seen once it has asked more than `times` times."""
-
-    def seen() -> actors.Seen | None:
-        try:
-            current = actors.seen(job)
-        except LabError:  # the driver has no output yet
-            return None
-        return current if current.asked > times else None
-
-    seen_last = wait(seen, 120, "the actors are asked", job.dump)
-    assert seen_last
-    return seen_last
 
 
 def _ready_pods(cluster: Cluster) -> list[Raw]:

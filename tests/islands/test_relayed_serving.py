@@ -16,14 +16,11 @@ EVERYWHERE = {"east", "west"}
 
 @pytest.fixture(scope="module")
 def service(relayed: Clusters) -> Iterator[RayService]:
-    with rayservice.dispatched(relayed):
-        relayed_sample = RayService(relayed, "relayed-serving")
-        try:
-            relayed_sample.apply("one", rayspec.beside_sidecars)
-            relayed_sample.wait_until_ready()
-            yield relayed_sample
-        finally:
-            relayed_sample.delete()
+    def apply(sample: RayService) -> None:
+        sample.apply("one", rayspec.beside_sidecars)
+
+    with rayservice.started(relayed, "relayed-serving", apply) as relayed_sample:
+        yield relayed_sample
 
 
 def test_a_rayservice_answers_from_every_island(service: RayService) -> None:

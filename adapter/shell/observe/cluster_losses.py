@@ -148,7 +148,7 @@ class ClusterLosses:
             self._notify_pods(key, listener)
 
     def _only_own_nodes(self, head: HeadId, answer: HeadAnswer) -> HeadAnswer:
-        """The answer by pod name, without nodes of other pods, of which there may be any number."""
+        """The answer by pod name, without the nodes of other pods, which may be many."""
         if answer.nodes is None:
             return answer
         pods = self._pods_by_ray_cluster.get(head_polling.ray_cluster_key(head), ())

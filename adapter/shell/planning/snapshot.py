@@ -70,6 +70,7 @@ class Snapshot:
         )
         if policy is None:
             return GangRequest(workload.namespace, workload.queue, groups)
+        is_relayed = bool(self._policies.relay_identity(workload, check, job))
         # Where the whole gang restarts, small shares would save no worker.
         borrowing_shares = policy.borrowing_shares if policy.share_lost_action == "Replace" else 0
         return GangRequest(
@@ -79,8 +80,8 @@ class Snapshot:
             policy.strategy,
             policy.gang,
             policy.min_workers,
-            relayed=bool(self._policies.relay_identity(workload, check, job)),
-            relay_problem=self._policies.relay_problem(workload, check, job),
+            relayed=is_relayed,
+            relay_problem="" if is_relayed else self._policies.relay_problem(workload, check, job),
             borrowing_shares=borrowing_shares,
         )
 
