@@ -6,11 +6,12 @@ The controller is the deployed one, a pod of the manager cluster: what is cut of
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import meta
 from hack.lab import cli, faults
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
-from hack.lab.cluster import processes
+from hack.lab.cluster import kwok, processes
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.stage import Stage
 
@@ -77,6 +78,15 @@ def test_up_brings_back_what_died(lab: Lab, fleet: Clusters) -> None:
     assert cli.main(["status"]) == 0
 
 
+def test_a_new_kwok_holds_the_fake_nodes_at_once(lab: Lab, fleet: Clusters) -> None:
+    """A node whose Lease nobody renews for 50 s is lost, and the pods there are never ready again."""
+    east = lab.cluster("east")
+    before = _holders(fleet)
+    processes.end(east, kwok.NAME)
+    assert cli.main(["up"]) == 0
+    wait(lambda: _holders(fleet).isdisjoint(before | {""}), 20, "the new kwok holds all fake nodes of east")
+
+
 def test_a_failure_is_one_sentence(capsys: pytest.CaptureFixture[str], fleet: Clusters) -> None:
     """The command line of the lab never shows a traceback."""
     assert cli.main(["cut", "atlantis"]) == 1
@@ -98,3 +108,11 @@ def _west_runs(stage: Stage) -> bool:
     """Whether both workers run there; east is not asked, for it may be out of our own reach as well."""
     copies = stage.fleet.workers["west"].items("pods", stage.name, names.MANAGER_LABEL)
     return stage.running(2) and len(copies) == 2
+
+
+def _holders(fleet: Clusters) -> set[str]:
+    """Who holds the Leases of east's fake nodes; empty strings where a Lease is not there."""
+    east = fleet.workers["east"]
+    leases = east.items("leases.coordination.k8s.io", "kube-node-lease")
+    holders = {meta(lease)["name"]: lease["spec"]["holderIdentity"] for lease in leases}
+    return {holders.get(meta(node)["name"], "") for node in east.items("nodes", selector="type=kwok")}

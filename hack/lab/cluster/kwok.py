@@ -5,6 +5,7 @@ moment, as a real one does. Fake nodes are tainted, so only pods that tolerate t
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from hack.lab.base.lab import Cluster
@@ -52,6 +53,7 @@ spec:
   next:
     delete: true
 """
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _CAPACITY = {"cpu": "32", "memory": "256Gi", "pods": "256", "nvidia.com/gpu": "8"}  # a usual GPU machine
 
 
@@ -62,12 +64,29 @@ def ensure(cluster: Cluster, nodes: int) -> None:
     stages = cluster.directory / "stages.yaml"
     if not stages.exists():
         stages.write_text("\n---\n".join(_stages()), encoding="utf-8")
+    if not processes.alive(cluster, NAME):
+        _release_leases(cluster, nodes)
     processes.ensure(cluster, NAME, [tools.path(NAME), *_flags(cluster, stages)], inside=isolation.node(cluster))
     there = {found["metadata"]["name"] for found in api.get(cluster, "/api/v1/nodes")["items"]}
-    for number in range(nodes):
-        name = f"{cluster.name}-fake-{number}"
+    for name in _node_names(cluster, nodes):
         if name not in there:
             api.call(cluster, "POST", "/api/v1/nodes", _node(name))
+
+
+def _release_leases(cluster: Cluster, nodes: int) -> None:
+    """Delete the Leases of the fake nodes, which a kwok that ended holds.
+
+    Each kwok has an identity of its own (kwok:pkg/kwok/controllers/controller.go), so a new one waits for the end of
+    these Leases: up to 50 s, after which the nodes are lost, and kwok makes no pod ready again.
+    """
+    with suppress(OSError, api.Refused):  # the API server may still start, and on a new cluster there are none
+        leases = {lease["metadata"]["name"] for lease in api.get(cluster, _LEASES)["items"]}
+        for name in leases.intersection(_node_names(cluster, nodes)):
+            api.call(cluster, "DELETE", f"{_LEASES}/{name}")
+
+
+def _node_names(cluster: Cluster, nodes: int) -> list[str]:
+    return [f"{cluster.name}-fake-{number}" for number in range(nodes)]
 
 
 def _flags(cluster: Cluster, stages: Path) -> list[str]:
