@@ -2,17 +2,19 @@
 
 Runs in a head's sidecar as the file `hook` of the head's Secret, with four arguments: the RayCluster's identity, the
 name of its head's node, the port to listen on, and the folder with the Secret's other files `names.key`,
-`connect.secret` and `revoked`. It needs Python 3.8 or later and nothing of ours. Source: frp:pkg/plugin/server, version
-0.65.
-- A node's token is the HMAC-SHA256 of its name with names.key, so a token proves exactly one name.
+`connect.secret` and `nodes.json`. It needs Python 3.8 or later and nothing of ours. Source: frp:pkg/plugin/server,
+version 0.65.
+- A node's token is the time of its issue and the HMAC-SHA256 of that time and the node's name with names.key, so a
+  token proves exactly one name.
 - All nodes are one user of frp. A visitor needs no login, but is let in only as the user of what it visits, and only a
   client with a login has a user.
 - A new proxy is answered with what its node gets, not with a verdict on what it asked for. So no other
   option of frp can be claimed, such as groups, wildcards and ports.
 - A login with another client's run id would take its connections over, so a node may not name another node's.
-- The file `revoked` is read for each request. frp asks again at each heartbeat, and closes the connection of a node
-  that is refused then, so its name is not found any more. Connections of Ray that stand stay until they end. When this
-  program fails, frp refuses.
+- A token is revoked if it was issued before the time `since` of nodes.json, and the node is not among the present ones
+  of its cluster there. The file is read for each request. frp asks again at each heartbeat, and closes the connection
+  of a node that is refused then, so its name is not found any more. Connections of Ray that stand stay until they end.
+  When this program fails, frp refuses.
 """
 
 import hashlib
@@ -30,14 +32,21 @@ MAX_BODY = 65536
 last_run_ids: Dict[str, str] = {}  # node -> run id
 
 
+def is_revoked(node: str, issued_at: int) -> bool:
+    nodes = json.loads((FOLDER / "nodes.json").read_text())
+    pod, _, domain = node.partition(".")
+    return issued_at < nodes["since"] and pod not in nodes["clusters"].get(domain, [pod])
+
+
 def refusal(operation: str, content: Dict[str, Any]) -> str:
     user = content if operation == "Login" else content.get("user") or {}
     metadata = user.get("metas") or {}
     node, run_id = metadata.get("name") or "", user.get("run_id") or ""
-    token = hmac.new(NAMES_KEY, node.encode(), hashlib.sha256).hexdigest()
-    if not node or not hmac.compare_digest(token.encode(), str(metadata.get("token")).encode()):
+    issued_at, _, proof = str(metadata.get("token")).partition(".")
+    expected = hmac.new(NAMES_KEY, (issued_at + " " + node).encode(), hashlib.sha256).hexdigest()
+    if not node or not hmac.compare_digest(expected.encode(), proof.encode()):
         return "no valid token for " + (node or "a node without a name")
-    if node in (FOLDER / "revoked").read_text().split():
+    if is_revoked(node, int(issued_at)):
         return node + " is revoked"
     if user.get("user") != IDENTITY:
         return node + " is of another user"

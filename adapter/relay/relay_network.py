@@ -122,9 +122,14 @@ def head_services(ray_cluster: str, namespace: str) -> tuple[str, str, str]:
     return service, f"{service}.{namespace}", f"{service}.{namespace}.{CLUSTER_DOMAIN}"
 
 
-def node_token(names_key: str, node: str) -> str:
-    """The token that proves a node's name to the hook of the head's server; `names_key` in hex."""
-    return hmac.new(bytes.fromhex(names_key), node.encode(), hashlib.sha256).hexdigest()
+def node_token(names_key: str, node: str, issued_at: int = 0) -> str:
+    """The token that proves a node's name to the hook of the head's server, and when it was issued.
+
+    `names_key` in hex, `issued_at` in seconds of Unix time.
+    """
+    return (
+        f"{issued_at}.{hmac.new(bytes.fromhex(names_key), f'{issued_at} {node}'.encode(), hashlib.sha256).hexdigest()}"
+    )
 
 
 def token_key(pod: str) -> str:

@@ -1,6 +1,7 @@
 """The objects of a relayed network: a Secret and a Service in each cluster, and what leads routers to its head."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from adapter.relay.relay_network import HEAD, MANAGER, RelayNetwork, node_token,
 HOOK_KEY: Final = "hook"
 NAMES_KEY: Final = "names.key"
 CONNECT_KEY: Final = "connect.secret"
-REVOKED_KEY: Final = "revoked"
+NODES_KEY: Final = "nodes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,8 @@ class RelaySecrets:
     connect_secret: str  # which all nodes have; no protection alone, as each node must log in, too
 
 
-def head_secret(
-    network: RelayNetwork, secrets: RelaySecrets, server: KeyPair, client: KeyPair, revoked: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The Secret beside the head. `revoked` are the nodes that may not log in any more."""
+def head_secret(network: RelayNetwork, secrets: RelaySecrets, server: KeyPair, client: KeyPair) -> dict[str, Any]:
+    """The Secret beside the head. All nodes with a token may log in, until others are said (`present_nodes`)."""
     data = {
         **_client_files(secrets, client),
         frp_config.SERVER_CERT_KEY: server.certificate,
@@ -46,17 +45,33 @@ def head_secret(
         HOOK_KEY: programs.RELAY_HOOK,
         NAMES_KEY: secrets.names_key,
         CONNECT_KEY: secrets.connect_secret,
-        REVOKED_KEY: "\n".join(sorted(revoked)),
+        NODES_KEY: present_nodes(network, 0, {}),
         token_key(HEAD): node_token(secrets.names_key, network.head_node),
     }
     return _secret(network, network.secret, data)
 
 
+def present_nodes(network: RelayNetwork, since: int, pods: Mapping[str, Iterable[str]]) -> str:
+    """The file by which the hook knows which tokens are revoked.
+
+    `pods` are those in each cluster, without clusters of which nothing is known. Tokens issued at `since` or later, in
+    seconds of Unix time, are valid for other pods as well.
+    """
+    clusters = {network.node_domain(cluster): sorted(names) for cluster, names in pods.items()}
+    return json.dumps({"since": since, "clusters": clusters}, sort_keys=True)
+
+
 def worker_secret(
-    network: RelayNetwork, secrets: RelaySecrets, client: KeyPair, relay: RelayAddress, cluster: str, pod: str
+    network: RelayNetwork,
+    secrets: RelaySecrets,
+    client: KeyPair,
+    relay: RelayAddress,
+    cluster: str,
+    pod: str,
+    issued_at: int = 0,
 ) -> dict[str, Any]:
     """The Secret of a worker's pod: a client's certificate for all nodes of its cluster, and the token of its own."""
-    token = node_token(secrets.names_key, network.node_name(pod, cluster))
+    token = node_token(secrets.names_key, network.node_name(pod, cluster), issued_at)
     config = frp_config.worker_client_config(network, relay, secrets.connect_secret)
     data = {**_client_files(secrets, client), frp_config.CLIENT_CONFIG_KEY: config, token_key(pod): token}
     return _secret(network, network.worker_secret(pod), data)

@@ -46,7 +46,7 @@ _SERVER_FILES: Final = (
     relay_objects.HOOK_KEY,
     relay_objects.NAMES_KEY,
     relay_objects.CONNECT_KEY,
-    relay_objects.REVOKED_KEY,
+    relay_objects.NODES_KEY,
 )
 
 

@@ -11,6 +11,8 @@ from adapter.relay.relay_network import CLUSTER_DOMAIN, SERVER_DOMAIN, router_se
 # HAProxy does not start where twice as many connections exceed the container's limit of open files.
 MAX_CONNECTIONS = 9000
 _MAX_PER_ADDRESS = 4000  # a NAT's address stands for a whole cluster
+_MAX_PER_NAME = 4000  # so that no RayCluster takes all
+_NAME_LENGTH = 64
 
 
 def router_config(namespace: str) -> str:
@@ -54,8 +56,12 @@ frontend relay
   tcp-request content set-var(sess.host) var(sess.name),regsub(^,{service}),regsub(\\.{SERVER_DOMAIN}$,.{domain})
   tcp-request content do-resolve(sess.head,cluster,ipv4) var(sess.host)
   tcp-request content reject unless {{ var(sess.head) -m found }}
+  tcp-request content track-sc1 var(sess.name) table names
+  tcp-request content reject if {{ sc1_conn_cur gt {_MAX_PER_NAME} }}
   tcp-request content set-dst var(sess.head)
   default_backend heads
+backend names
+  stick-table type string len {_NAME_LENGTH} size 10k expire 60s store conn_cur
 backend heads
   server head 0.0.0.0:{names.RELAY_SERVER_PORT}
 """

@@ -153,8 +153,10 @@ class RelayedCluster:
         self.workers[cluster].apply(json.dumps({**secret, "stringData": data}))
 
     def revoke(self, node: str) -> None:
-        """Let a node log in no more. A change of the pod makes the kubelet update its files at once."""
-        data = {relay_objects.REVOKED_KEY: base64.b64encode(node.encode()).decode()}
+        """Say that a node has left. A change of the pod makes the kubelet update its files at once."""
+        cluster = next(name for name in self.workers if self.node(name) == node)
+        nodes = relay_objects.present_nodes(self.network, 1, {cluster: []})
+        data = {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}
         patch = json.dumps({"data": data})
         self._kubectl("", "patch", "secret", self.network.secret, "--type=merge", "-p", patch)
         self._kubectl("", "annotate", "pod", self.pods[""], f"{REVOKED_ANNOTATION}={node}")

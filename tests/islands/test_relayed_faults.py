@@ -3,12 +3,16 @@
 The tests share one job with an actor on each worker, as its start takes as long as a fault.
 """
 
+import base64
+import json
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from adapter import names
+from adapter.relay.relay_network import MANAGER, RelayNetwork, network_of_head
+from adapter.relay.relay_objects import NODES_KEY
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.testbed import actors, clusterloss, rayspec, relay
@@ -20,6 +24,7 @@ from hack.testbed.reader import Raw
 pytestmark = pytest.mark.long
 
 _CUT_SECONDS = 20
+_KEPT_SECONDS = 180  # two periods of relay_upkeep.KEEP_SECONDS, and a third for a busy machine
 _ASKED_SECONDS = 120  # connections through the relay may come back late
 
 
@@ -62,12 +67,33 @@ def test_the_routers_are_remade(job: Job) -> None:
     _assert_unchanged(job, before)
 
 
+def test_what_somebody_deletes_of_the_network_is_written_again(job: Job) -> None:
+    before, network, east = actors.seen_after(job, 0, _ASKED_SECONDS), _network(job), job.fleet.workers["east"]
+    objects = [
+        (job.manager, "secret", network.secret, NAMESPACE),
+        (job.manager, "service", network.node_service(MANAGER), NAMESPACE),
+        (job.manager, "service", network.router_service, names.SYSTEM_NAMESPACE),
+        (east, "service", network.node_service("east"), NAMESPACE),
+    ]
+    for cluster, kind, name, namespace in objects:
+        cluster.delete(kind, name, namespace)
+    wait(
+        lambda: all(cluster.get(*place) for cluster, *place in objects),
+        _KEPT_SECONDS,
+        "all of them are there again",
+        job.dump,
+    )
+    _assert_unchanged(job, before)
+
+
 def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
     """`kubectl delete` of its pod in the worker cluster stands for a preemption. Only its actor restarts."""
     before, west = actors.seen_after(job, 0, _ASKED_SECONDS), job.fleet.workers["west"]
     (old,) = _ready_pods(west)
     west.delete("pod", old["metadata"]["name"], NAMESPACE, wait=False)
     wait(lambda: _replaced(west, old), 180, "another worker is ready in west", job.dump)
+    network, present = _network(job), {pod["metadata"]["name"] for pod in job.pods()}
+    wait(lambda: _present_nodes(job, network) == present, _KEPT_SECONDS, "the old worker's token is revoked", job.dump)
     after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert len(set(after.processes) & set(before.processes)) == 1
     result = actors.end(job)
@@ -79,6 +105,20 @@ def _assert_unchanged(job: Job, before: actors.Seen) -> None:
     after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert after.processes == before.processes, "an actor moved or restarted"
     assert after.alive == 2
+
+
+def _network(job: Job) -> RelayNetwork:
+    (head,) = job.manager.items("pods", NAMESPACE, f"{names.RELAY_LABEL},{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")
+    network = network_of_head(head)
+    assert network
+    return network
+
+
+def _present_nodes(job: Job, network: RelayNetwork) -> set[str]:
+    """The workers whose tokens count, however old."""
+    secret = job.manager.get("secrets", network.secret, NAMESPACE)
+    clusters = json.loads(base64.b64decode(secret["data"][NODES_KEY]))["clusters"]
+    return {pod for pods in clusters.values() for pod in pods}
 
 
 def _ready_pods(cluster: Cluster) -> list[Raw]:

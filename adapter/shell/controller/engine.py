@@ -104,7 +104,7 @@ class Engine:
             )
             tasks.create_task(run_with_restarts("anchors", sweep))
             tasks.create_task(run_with_restarts("copies", parts.object_copier.run))
-            tasks.create_task(run_with_restarts("relay", parts.relay_writer.run))
+            tasks.create_task(run_with_restarts("relay", parts.relay_upkeep.run))
 
     async def _wait_to_lead(self, tasks: asyncio.TaskGroup, parts: ControllerParts) -> None:
         if self._elector:

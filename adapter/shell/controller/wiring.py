@@ -39,6 +39,7 @@ from adapter.shell.write.execute import Executor
 from adapter.shell.write.gang_writer import GangWriter
 from adapter.shell.write.pod_writer import PodWriter
 from adapter.shell.write.quotas import QuotaAggregator
+from adapter.shell.write.relay_upkeep import RelayUpkeep
 from adapter.shell.write.relay_writer import RelayWriter
 
 
@@ -50,7 +51,7 @@ class ControllerParts:
     proxy_health: ProxyHealth
     preview: Preview
     object_copier: ObjectCopier
-    relay_writer: RelayWriter
+    relay_upkeep: RelayUpkeep
     condition_writer: ConditionWriter
     event_handlers: EventHandlers
     reconciler: Reconciler
@@ -192,7 +193,7 @@ def assemble(
         proxy_health,
         preview,
         copier,
-        relay,
+        RelayUpkeep(manager, fleet, observers.policies, relay),
         condition_writer,
         event_handlers,
         reconciler,

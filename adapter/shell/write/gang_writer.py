@@ -45,7 +45,7 @@ from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.planning.plans import GangPlanner
 from adapter.shell.write.create_object import create_or_get
-from adapter.shell.write.relay_writer import RelayWriter
+from adapter.shell.write.relay_writer import HeadDenied, RelayWriter
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class GangWriter:
 
     async def write_plan(self, action: Plan) -> None:
         """Write a gang's Placement, unless its plan is unchanged or needs dry runs first."""
+        await self._relay.try_head(action.workload)
         version, now = self._fleet.capacity_versions.version, self._manager.clock.now()
         with metrics.PLAN_DURATION.time():
             body, plan, replan_at, independent = await self._planner.plan_round(action, now)
@@ -205,8 +206,15 @@ class GangWriter:
                 raise result
         workload, version = action.workload, action.workload.resource_version
         identity = recorded_identity(action.podset_updates)
-        if identity and (problem := await self._relay.prepare_head(workload, action.check, identity)):
-            text = f"The job cannot use the relay: {problem}. It gives its capacity back and queues again."
+        denial: HeadDenied | None = None
+        try:
+            if identity:
+                await self._relay.prepare_head(workload, action.check, identity)
+        except HeadDenied as denied:
+            denial, text = (
+                denied,
+                f"The job cannot use the relay: {denied}. It gives its capacity back and queues again.",
+            )
             action = replace(action, state=names.CHECK_RETRY, message=text, podset_updates=())
         if action.past_exclusions is not None:  # before the check, which lets Kueue end the attempt
             version = await self._write_past_exclusions(workload, action.past_exclusions)
@@ -230,6 +238,8 @@ class GangWriter:
         }
         path = resources.WORKLOADS.path(workload.namespace, workload.name, "status")
         self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
+        if denial:  # the actions that follow say that the job is placed
+            raise denial
 
     async def record_exclusions(self, action: RecordExclusions) -> None:
         await self._write_past_exclusions(action.workload, action.past_exclusions)

@@ -9,150 +9,143 @@ import base64
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from adapter import names
-from adapter.objects import raycluster
-from adapter.objects.unstructured import Raw, key_of, label, mapping_field, meta, text_field, uid_of
-from adapter.objects.worker_pod import is_deleting
+from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.workload import Job, Workload
 from adapter.relay import relay_objects
 from adapter.relay.relay_keys import KEY_BYTES, RelayKeys
-from adapter.relay.relay_network import MANAGER, RelayNetwork, identity_of
+from adapter.relay.relay_network import MANAGER, RelayNetwork
 from adapter.relay.relayed_worker import RelayedWorker
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
-from adapter.shell.supervise import contain_errors, read_each
 from adapter.shell.write.create_object import create_or_get
 
-FOLLOW_SECONDS = 5.0
-SWEEP_SECONDS = 60.0
+TRIED_SECONDS = 300.0
 _KEY = "key"
 _DENIALS = (400, 403, 404, 413, 422)
 
 
+class HeadDenied(Unreachable):
+    """The manager cluster denies what a head needs; a fragment says why, and what to do."""
+
+
 class RelayWriter:
+    """Writes what actions ask for; shell/write/relay_upkeep.py keeps it."""
+
     def __init__(self, manager: ManagerCache, policies: PolicyObserver) -> None:
         self._manager, self._policies = manager, policies
         self._key = b""
         self._routed: dict[str, str] = {}  # identity -> the head's IP that routers have
-        self._named: set[tuple[str, str, str, str]] = set()  # cluster, namespace, Service, uid of an owner
+        self._named: set[tuple[str, RelayNetwork, str]] = set()  # cluster, network, uid of the Service's owner
+        self._tried_until: dict[str, float] = {}  # namespace -> monotonic time until which it is not asked again
         self._route_lock = asyncio.Lock()
         self._cluster_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def run(self) -> None:
-        """Follow heads that move, and delete the ways to those that are gone, periodically."""
-        swept_at = 0.0
-        while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
-            with contain_errors("relay", "heads"):
-                await self.route_heads()
-            if time.monotonic() >= swept_at + SWEEP_SECONDS:
-                swept_at = time.monotonic()
-                with contain_errors("relay", "routers"):
-                    await self.delete_unused_routes()
+    async def try_head(self, workload: Workload) -> None:
+        """Ask the manager cluster whether it takes what a head needs, before anything is reserved for the job.
 
-    async def route_heads(self) -> None:
-        """Lead routers to each head with a relayed network where it is now.
-
-        A pod's label is its user's: it counts only for the head of the job that has this identity.
+        A namespace is asked once in TRIED_SECONDS, as it gives the same answer for each of its jobs. Raises ApiError;
+        after a denial, relayed clusters are left out of the namespace's plans for a while.
         """
-        if self._manager.not_ready_reason or not self._is_in_use:
+        check, namespace, now = self._policies.check_of(workload), workload.namespace, time.monotonic()
+        if now < self._tried_until.get(namespace, 0.0) or self._policies.started_identity(workload, check) is not None:
             return
-        used = self._used_identities()
-        for head in self._manager.heads:
-            with contain_errors("relay", key_of(head)):
-                ip = text_field(mapping_field(head, "status"), "podIP")
-                if ip and not is_deleting(head) and self._is_head_of(head, used.get(label(head, names.RELAY_LABEL))):
-                    await self._route_head(RelayNetwork(label(head, names.RELAY_LABEL), key_of(head)[0]), ip)
+        if identity := self._policies.relay_identity(workload, check):
+            with self._noted_denial(namespace):
+                await self._create_head_objects(RelayNetwork(identity, namespace), workload.job, is_dry_run=True)
+            recent = {key: until for key, until in self._tried_until.items() if now < until}
+            self._tried_until = {**recent, namespace: now + TRIED_SECONDS}
 
-    def _is_head_of(self, head: Raw, gang: Workload | None) -> bool:
-        if gang is None or key_of(head)[0] != gang.namespace:
-            return False
-        ray_cluster = self._manager.ray_clusters.get((gang.namespace, label(head, names.RAY_GCS_CLUSTER_LABEL)))
-        return raycluster.belongs_to_job(head, ray_cluster, gang.job) is True
-
-    @property
-    def _is_in_use(self) -> bool:
-        """Whether a network was ever made in this manager."""
-        return self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET)) is not None
-
-    def _used_identities(self) -> dict[str, Workload]:
-        """The gangs with quota by their identities."""
-        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
-        used = (each for _, each in workloads if each.holds_quota and not each.finished)
-        return {identity_of(each.gang_uid): each for each in used}
-
-    async def delete_unused_routes(self) -> None:
-        """Delete the routers' Services of gangs that hold no quota; nothing where no network was ever made."""
-        manager = self._manager
-        if manager.not_ready_reason or not self._is_in_use:
-            return
-        path = resources.SERVICES.path(names.SYSTEM_NAMESPACE)
-        services, _ = await list_all(manager.client, path, labelSelector=names.RELAY_LABEL)
-        used = self._used_identities()
-        for service in services:
-            # Nothing is known of the jobs of a namespace that is not read as a whole.
-            if not manager.namespace_shares.is_complete(label(service, names.RELAY_NAMESPACE_LABEL)):
-                continue
-            if (identity := label(service, names.RELAY_LABEL)) not in used:
-                with contain_errors("relay", key_of(service)):
-                    await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
-                    self._routed.pop(identity, None)
-
-    async def prepare_head(self, workload: Workload, check: str, identity: str) -> str:
-        """Write what a head needs before it starts; returns why the manager cluster denies it, or an empty text."""
+    async def prepare_head(self, workload: Workload, check: str, identity: str) -> None:
+        """Write what a head needs before it starts. Raises HeadDenied where the manager cluster denies that."""
         if self._policies.started_identity(workload, check) == identity:  # another slice of a running elastic job
-            return ""
+            return
         try:
-            await self._write_head_objects(RelayNetwork(identity, workload.namespace), workload.job)
-        except ApiError as denial:
-            if denial.status not in _DENIALS:
+            with self._noted_denial(workload.namespace):
+                for resource, body in await self._head_objects(
+                    RelayNetwork(identity, workload.namespace), workload.job
+                ):
+                    await self._apply(resource, body)
+        except ApiError as error:
+            if error.status not in _DENIALS:
                 raise
-            self._policies.note_relay_denied(workload.namespace, denial.message or denial.reason)
-            return self._policies.denied_relay_reason(workload.namespace)
-        return ""
+            raise HeadDenied(self._policies.denied_relay_reason(workload.namespace)) from error
 
-    async def _write_head_objects(self, network: RelayNetwork, job: Job | None) -> None:
+    @contextmanager
+    def _noted_denial(self, namespace: str) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if error.status in _DENIALS:
+                self._policies.note_relay_denied(namespace, error.message or error.reason)
+                self._tried_until.pop(namespace, None)
+            raise
+
+    async def restore_head(self, network: RelayNetwork, job: Job | None) -> None:
+        """Create what the head of a running job needs, where somebody deleted it.
+
+        What is there stays as the head was started with: its server reads its files once.
+        """
+        await self._create_head_objects(network, job)
+
+    async def set_nodes(self, network: RelayNetwork, nodes: str) -> None:
+        """Tell the head of a running job which nodes are present; tokens of others are revoked (present_nodes)."""
+        body = {"data": {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}}
+        await self._manager.client.merge_patch(resources.SECRETS.path(network.namespace, network.secret), body)
+
+    async def _create_head_objects(self, network: RelayNetwork, job: Job | None, *, is_dry_run: bool = False) -> None:
+        client = self._manager.client
+        create = client.dry_run_create if is_dry_run else client.create
+        for resource, body in await self._head_objects(network, job):
+            try:
+                await create(resource.path(network.namespace), body)
+            except ApiError as error:
+                if not error.already_exists:
+                    raise
+
+    async def _head_objects(self, network: RelayNetwork, job: Job | None) -> list[tuple[Resource, Raw]]:
         keys = await self._keys_of(network)
         owner = _job_owner(job) if job else []
         secret = relay_objects.head_secret(network, keys.secrets, keys.server, keys.client(MANAGER))
         labels = {names.RELAY_LABEL: network.identity, names.RAY_NODE_TYPE_LABEL: names.HEAD}
         service = relay_objects.head_service(network, labels)
-        for resource, body in ((resources.SECRETS, secret), (resources.SERVICES, service)):
-            await self._apply(resource, _owned(body, owner))
+        return [(resources.SECRETS, _owned(secret, owner)), (resources.SERVICES, _owned(service, owner))]
 
     async def prepare_manager(self, worker: RelayedWorker) -> None:
         """Write what a worker needs in the manager cluster: the way of the routers to its head, and the key."""
-        await self._route_head(worker.network, worker.head_ip)
+        await self.route_head(worker.network, worker.head_ip)
         await self._keys_of(worker.network)
 
     async def prepare_worker(self, cache: WorkerClusterCache, worker: RelayedWorker, pod: Raw) -> None:
         """Write what a remote pod needs in its cluster: its name, and its Secret, which its share owns for now."""
-        network, owner, labels = worker.network, meta(pod)["ownerReferences"], _origin_labels(pod)
-        service = relay_objects.node_service(network, worker.cluster, {names.RELAY_LABEL: network.identity})
-        await self._name_nodes(cache, _owned(service, owner, labels))
+        network, owner, labels = worker.network, meta(pod)["ownerReferences"], origin_labels(pod)
+        await self.name_nodes(cache, network, owner, labels)
         secret = _owned(await self._worker_secret(worker, pod), owner, labels)
         await _create_or_replace(cache.client, resources.SECRETS, secret)
 
     async def hand_over_secret(self, cache: WorkerClusterCache, worker: RelayedWorker, pod: Raw) -> None:
         """Let a created remote pod own its Secret, so that its token goes with it."""
         owner = {"apiVersion": "v1", "kind": "Pod", "name": key_of(pod)[1], "uid": uid_of(pod)}
-        secret = _owned(await self._worker_secret(worker, pod), [owner], _origin_labels(pod))
+        secret = _owned(await self._worker_secret(worker, pod), [owner], origin_labels(pod))
         await cache.client.replace(resources.SECRETS.path(*key_of(secret)), secret)
 
     async def _worker_secret(self, worker: RelayedWorker, pod: Raw) -> Raw:
-        keys = await self._keys_of(worker.network)
-        client, name = keys.client(worker.cluster), key_of(pod)[1]
-        return relay_objects.worker_secret(worker.network, keys.secrets, client, worker.address, worker.cluster, name)
+        network, cluster, name = worker.network, worker.cluster, key_of(pod)[1]
+        keys, now = await self._keys_of(network), int(self._manager.clock.now().timestamp())
+        return relay_objects.worker_secret(
+            network, keys.secrets, keys.client(cluster), worker.address, cluster, name, now
+        )
 
-    async def _route_head(self, network: RelayNetwork, head_ip: str) -> None:
+    async def route_head(self, network: RelayNetwork, head_ip: str) -> None:
+        """Lead routers to the head with this network."""
         identity = network.identity
         async with self._route_lock:
             if self._routed.get(identity) != head_ip:
@@ -166,24 +159,24 @@ class RelayWriter:
         owner = {"apiVersion": "v1", "kind": "Service", "name": key_of(service)[1], "uid": uid_of(made)}
         await self._apply(resources.ENDPOINT_SLICES, _owned(endpoints, [owner], labels))
 
-    async def _name_nodes(self, cache: WorkerClusterCache, service: Raw) -> None:
-        """Create the Service of a cluster's nodes, or add an anchor to its owners: the last one to go deletes it."""
-        (namespace, name), (owner,) = key_of(service), meta(service)["ownerReferences"]
-        known = cache.name, namespace, name, owner["uid"]
-        if known in self._named:
+    async def name_nodes(
+        self, cache: WorkerClusterCache, network: RelayNetwork, owners: Sequence[Raw], labels: Mapping[str, str]
+    ) -> None:
+        """Create the Service of a cluster's nodes, or add anchors to its owners: the last one to go deletes it."""
+        wanted = {(cache.name, network, owner["uid"]) for owner in owners}
+        if wanted <= self._named:
             return
+        service = relay_objects.node_service(network, cache.name, {names.RELAY_LABEL: network.identity})
         async with self._cluster_locks[cache.name]:  # the other workers of a job need the same Service
             cache.require_reachable()
-            if known in self._named:
-                return
-            path = resources.SERVICES.path(namespace, name)
-            existing = await create_or_get(cache.client, resources.SERVICES, service)
-            owners = meta(existing).get("ownerReferences") or []
-            if all(own["uid"] != owner["uid"] for own in owners):
-                version = meta(existing)["resourceVersion"]
-                metadata = {"resourceVersion": version, "ownerReferences": [*owners, owner]}
-                await cache.client.merge_patch(path, {"metadata": metadata})
-            self._named.add(known)
+            if not wanted <= self._named:
+                await _create_or_add_owners(cache.client, _owned(service, owners, labels))
+            self._named |= wanted
+
+    def forget_writes(self) -> None:
+        """Forget what was written, so that the next one to need it writes again what somebody deleted."""
+        self._routed.clear()
+        self._named.clear()
 
     async def _apply(self, resource: Resource, body: Raw) -> Raw:
         namespace, name = key_of(body)
@@ -215,15 +208,26 @@ def _job_owner(job: Job) -> list[Raw]:
     return [{"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid}]
 
 
-def _owned(body: Raw, owners: list[Raw], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _owned(body: Raw, owners: Sequence[Raw], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
     own = {**(meta(body).get("labels") or {}), **(labels or {})}
-    return {**body, "metadata": {**meta(body), "labels": own, "ownerReferences": owners}}
+    return {**body, "metadata": {**meta(body), "labels": own, "ownerReferences": list(owners)}}
 
 
-def _origin_labels(pod: Raw) -> dict[str, str]:
+def origin_labels(pod: Raw) -> dict[str, str]:
+    """The labels by which a remote pod's objects are ours."""
     own = meta(pod).get("labels") or {}
     keys = (names.MANAGER_LABEL, names.CLUSTER_LABEL, names.WORKLOAD_UID_LABEL)
     return {key: own[key] for key in keys if key in own}
+
+
+async def _create_or_add_owners(client: Client, service: Raw) -> None:
+    existing = await create_or_get(client, resources.SERVICES, service)
+    owners = meta(existing).get("ownerReferences") or []
+    known = {owner["uid"] for owner in owners}
+    if added := [owner for owner in meta(service)["ownerReferences"] if owner["uid"] not in known]:
+        version = meta(existing)["resourceVersion"]
+        metadata = {"resourceVersion": version, "ownerReferences": [*owners, *added]}
+        await client.merge_patch(resources.SERVICES.path(*key_of(service)), {"metadata": metadata})
 
 
 async def _create_or_replace(client: Client, resource: Resource, body: Raw) -> None:

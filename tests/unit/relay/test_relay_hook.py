@@ -12,11 +12,12 @@ import pytest
 
 from adapter import programs
 from adapter.relay.relay_network import RelayNetwork, node_token
-from adapter.relay.relay_objects import HOOK_KEY
+from adapter.relay.relay_objects import HOOK_KEY, present_nodes
 
 NETWORK = RelayNetwork("abcde01234", "team-a")
 KEY, HEAD = "0f" * 32, NETWORK.head_node
-NODE, OTHER, REVOKED = (NETWORK.node_name(pod, "east") for pod in ("w-1", "w-2", "w-3"))
+NODE, OTHER, ABSENT = (NETWORK.node_name(pod, "east") for pod in ("w-1", "w-2", "w-3"))
+SINCE = 1_000
 STAYS = {"reject": False, "unchange": True}
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
@@ -25,7 +26,8 @@ Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """Send a request as frp does."""
     folder = tmp_path_factory.mktemp("secret")
-    files = {"names.key": KEY, "connect.secret": "word", "revoked": f"{REVOKED}\n", HOOK_KEY: programs.RELAY_HOOK}
+    nodes = present_nodes(NETWORK, SINCE, {"east": ["w-2", "w-1"], "north": []})
+    files = {"names.key": KEY, "connect.secret": "word", "nodes.json": nodes, HOOK_KEY: programs.RELAY_HOOK}
     for name, content in files.items():
         (folder / name).write_text(content)
     with _hook(folder) as process:
@@ -80,7 +82,7 @@ def test_a_node_logs_in_and_stays(ask: Ask) -> None:
         pytest.param(_user(token="ü"), f"no valid token for {NODE}", id="no ASCII"),
         pytest.param({"user": NETWORK.identity}, "no valid token for a node without a name", id="no name"),
         pytest.param({**_user(), "user": "root"}, f"{NODE} is of another user", id="another user"),
-        pytest.param(_user(REVOKED), f"{REVOKED} is revoked", id="a revoked node"),
+        pytest.param(_user(ABSENT), f"{ABSENT} is revoked", id="a node that left"),
         pytest.param(
             _user(client_spec={"always_auth_pass": True}), f"{NODE} is no client of a node", id="as frp's SSH gateway"
         ),
@@ -90,8 +92,32 @@ def test_others_do_not_log_in(ask: Ask, login: dict[str, Any], reason: str) -> N
     assert ask("Login", login) == {"reject": True, "reject_reason": reason}
 
 
-def test_a_revoked_node_must_leave(ask: Ask) -> None:
-    assert ask("Ping", {"user": _user(REVOKED, run_id="r3")})["reject"]
+def test_a_node_that_left_must_leave(ask: Ask) -> None:
+    assert ask("Ping", {"user": _user(ABSENT, run_id="r3")})["reject"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "cluster", "issued_at", "logs_in"),
+    [
+        pytest.param("w-3", "east", SINCE - 1, False, id="not present"),
+        pytest.param("w-3", "east", SINCE, True, id="may just be created"),
+        pytest.param("w-1", "east", 0, True, id="present, however old"),
+        pytest.param("w-1", "north", 0, False, id="present in another cluster alone"),
+        pytest.param("w-3", "west", 0, True, id="of a cluster of which nothing is known"),
+        pytest.param("head", "", 0, True, id="the head"),
+    ],
+)
+def test_a_token_is_valid_while_its_node_may_be_present(
+    ask: Ask, pod: str, cluster: str, issued_at: int, logs_in: bool
+) -> None:
+    node = NETWORK.node_name(pod, cluster)
+    answer = ask("Login", _user(node, node_token(KEY, node, issued_at)))
+    assert answer == (STAYS if logs_in else {"reject": True, "reject_reason": f"{node} is revoked"})
+
+
+def test_nobody_makes_a_token_younger(ask: Ask) -> None:
+    proof = node_token(KEY, ABSENT).partition(".")[2]
+    assert ask("Login", _user(ABSENT, f"{SINCE}.{proof}"))["reject_reason"] == f"no valid token for {ABSENT}"
 
 
 def test_no_node_takes_over_the_connections_of_another(ask: Ask) -> None:

@@ -31,6 +31,7 @@ def test_no_two_clusters_share_a_domain() -> None:
 
 def test_a_token_proves_one_name_of_one_network() -> None:
     key, other = "00" * 32, "01" * 32
-    wanted = hmac.new(bytes(32), b"a", hashlib.sha256).hexdigest()
-    assert node_token(key, "a") == wanted
-    assert len({node_token(key, "a"), node_token(key, "b"), node_token(other, "a")}) == 3
+    wanted = hmac.new(bytes(32), b"7 a", hashlib.sha256).hexdigest()
+    assert node_token(key, "a", 7) == f"7.{wanted}"
+    tokens = {node_token(key, "a"), node_token(key, "b"), node_token(other, "a"), node_token(key, "a", 1)}
+    assert len({token.partition(".")[2] for token in tokens}) == 4

@@ -139,7 +139,7 @@ def test_the_head_has_server_and_hook_too_and_reaches_its_own_services() -> None
     direct = _env(spec["containers"][0])["no_grpc_proxy"]
     assert direct.startswith(".rayspan-relay-abcde01234.team-a.svc.cluster.local,rc-head-svc,$(RAYSPAN_POD_IP),")
     keys = {item["key"] for item in spec["volumes"][-1]["secret"]["items"]}
-    assert {"server.key", "frps.json", "names.key", "connect.secret", "revoked"} < keys
+    assert {"server.key", "frps.json", "names.key", "connect.secret", "nodes.json"} < keys
 
 
 def test_the_head_mounts_what_its_secret_has_and_runs_the_hook_of_it() -> None:

@@ -39,10 +39,11 @@ def test_other_names_are_rejected(name: str) -> None:
 
 def test_what_is_no_hello_or_has_no_head_is_rejected_before_it_is_passed_on() -> None:
     rejections = [rule for rule in RULES if " reject " in rule]
-    assert [rule.partition("unless ")[2].split()[1] for rule in rejections] == [
+    assert [rule.partition("{ ")[2].split()[0] for rule in rejections] == [
         "req.ssl_hello_type",
         "var(sess.name)",
         "var(sess.head)",
+        "sc1_conn_cur",
     ]
     assert RULES[-1].startswith("tcp-request content set-dst")
     assert "WAIT_END" not in CONFIG, "it waits the whole delay, and then is true"

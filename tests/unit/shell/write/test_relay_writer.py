@@ -9,16 +9,15 @@ from adapter import names
 from adapter.actions import SetCheck
 from adapter.objects.workload import parse_workload
 from adapter.relay.relay_network import identity_of, podset_update
-from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.write.relay_writer import RelayWriter
+from adapter.shell.write.relay_writer import HeadDenied, RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_ray_cluster, make_workload
+from tests.unit.builders import make_worker_cluster, make_workload
 from tests.unit.stores import Sight, fill
 
 WORK: Any = make_workload()
-RAY_CLUSTER, OTHER = make_ray_cluster(), make_ray_cluster(name="other", owner="uid-of-other")
+RELAYED = {"mode": "Relay", "address": "relay.example.com:443", "image": "relay"}
 IDENTITY = identity_of(WORK["metadata"]["uid"])
 KEY: Any = {
     "kind": "Secret",
@@ -27,8 +26,8 @@ KEY: Any = {
 }
 
 
-async def _set_ready(server: Server, work: Any = WORK) -> Sight:
-    sight = Sight({"east": 9})
+async def _set_ready(server: Server, work: Any = WORK, sight: Sight | None = None) -> None:
+    sight = sight or Sight({"east": 9})
     fill(sight.manager.secrets, KEY)
     fill(sight.manager.workloads, work)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
@@ -36,7 +35,6 @@ async def _set_ready(server: Server, work: Any = WORK) -> Sight:
         updates = (podset_update(IDENTITY),)
         action = SetCheck(parse_workload(work), builders.CHECK, names.CHECK_READY, "all", podset_updates=updates)
         await sight.executor(client).execute(action)
-    return sight
 
 
 async def test_secret_and_service_of_the_head_are_written_before_the_check() -> None:
@@ -52,8 +50,9 @@ async def test_secret_and_service_of_the_head_are_written_before_the_check() -> 
 
 
 async def test_a_denial_queues_the_job_again_and_closes_relayed_clusters_for_a_while() -> None:
-    server = Server(lists=[refuses(403), says(WORK)])
-    sight = await _set_ready(server)
+    server, sight = Server(lists=[refuses(403), says(WORK)]), Sight({"east": 9})
+    with pytest.raises(HeadDenied):  # so that no event says that the job is placed
+        await _set_ready(server, sight=sight)
     (entry,) = server.asked[-1].body["status"]["admissionChecks"]
     assert entry["state"] == names.CHECK_RETRY and "podSetUpdates" not in entry
     assert "install the component relay there" in entry["message"]
@@ -75,64 +74,35 @@ async def test_a_head_that_was_started_with_the_relay_is_not_prepared_again() ->
     assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["status"]
 
 
-@pytest.mark.parametrize(
-    ("namespace", "identity", "owner", "routed"),
-    [
-        pytest.param(builders.NAMESPACE, IDENTITY, RAY_CLUSTER, True, id="its head"),
-        pytest.param("elsewhere", IDENTITY, RAY_CLUSTER, False, id="another tenant's pod with its label"),
-        pytest.param(builders.NAMESPACE, IDENTITY, OTHER, False, id="a pod of another job of its namespace"),
-        pytest.param(builders.NAMESPACE, IDENTITY, None, False, id="a pod of no RayCluster"),
-        pytest.param(builders.NAMESPACE, identity_of("other"), RAY_CLUSTER, False, id="a label of no job"),
-    ],
-)
-async def test_routers_follow_a_head_that_moves(
-    namespace: str, identity: str, owner: Any, routed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
-    server, sight = Server(lists=[says(KEY)] * 4), Sight({"east": 9})
+async def _try_heads(answers: list[Any], sight: Sight, *works: Any) -> Server:
+    server = Server(lists=answers)
     fill(sight.manager.secrets, KEY)
-    fill(sight.manager.workloads, WORK)
-    fill(sight.manager.ray_clusters, RAY_CLUSTER, OTHER)
+    fill(sight.manager.worker_clusters, make_worker_cluster("east", network=RELAYED))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         writer = RelayWriter(sight.manager, sight.facts.policies)
-        for ip in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
-            fill(sight.manager.heads, _head(namespace, identity, owner, ip))
-            await writer.route_heads()
-    slices = [asked.body["endpoints"][0]["addresses"] for asked in server.asked if "endpoints" in asked.body]
-    assert slices == ([["10.1.0.1"], ["10.1.0.2"]] if routed else []), "an unchanged address is not written again"
+        for work in works:
+            await writer.try_head(parse_workload(work))
+    return server
 
 
-def _head(namespace: str, identity: str, owner: Any, ip: str) -> Any:
-    labels, owners = {names.RELAY_LABEL: identity}, []
-    if owner:
-        name = owner["metadata"]["name"]
-        labels[names.RAY_GCS_CLUSTER_LABEL] = name
-        owners = [{"kind": "RayCluster", "name": name, "uid": owner["metadata"]["uid"], "controller": True}]
-    metadata = {"name": "head", "namespace": namespace, "labels": labels, "ownerReferences": owners}
-    return {"metadata": metadata, "status": {"podIP": ip}}
+async def test_a_namespace_is_asked_once_before_its_jobs_are_planned() -> None:
+    server = await _try_heads([says(KEY), refuses(409, "AlreadyExists")], Sight({"east": 9}), WORK, WORK)
+    assert [asked.query.get("dryRun") for asked in server.asked] == ["All", "All"], "a Secret and a Service"
 
 
-def _route(identity: str) -> Any:
-    labels = {names.RELAY_LABEL: identity, names.RELAY_NAMESPACE_LABEL: builders.NAMESPACE}
-    metadata = {"namespace": names.SYSTEM_NAMESPACE, "name": f"rayspan-head-{identity}", "uid": "u", "labels": labels}
-    return {"metadata": {**metadata, "resourceVersion": "1"}}
+async def test_relayed_clusters_are_left_out_of_plans_where_the_namespace_denies() -> None:
+    sight = Sight({"east": 9})
+    with pytest.raises(ApiError):
+        await _try_heads([refuses(403)], sight, WORK)
+    assert "install the component relay there" in sight.facts.policies.denied_relay_reason(builders.NAMESPACE)
+    server = await _try_heads([], sight, WORK)
+    assert not server.asked, "the job is planned without them"
 
 
-@pytest.mark.parametrize("complete", [True, False], ids=["read as a whole", "incomplete"])
-async def test_the_way_to_a_head_that_is_gone_is_deleted(complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a namespace that is not read as a whole, no job is known to be gone."""
-    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
-    routes = {"kind": "ServiceList", "metadata": {"resourceVersion": "9"}, "items": [_route(IDENTITY), _route("gone")]}
-    server, sight = Server(lists=[says(routes), says(KEY)]), Sight({"east": 9})
-    monkeypatch.setattr(sight.manager.namespace_shares, "is_complete", lambda _: complete)
-    fill(sight.manager.secrets, KEY)
-    fill(sight.manager.workloads, WORK)
-    async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight.manager.client = client
-        await RelayWriter(sight.manager, sight.facts.policies).delete_unused_routes()
-    deleted = [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
-    assert deleted == (["rayspan-head-gone"] if complete else [])
+async def test_a_job_whose_head_runs_is_not_asked_for() -> None:
+    server = await _try_heads([], Sight({"east": 9}), make_workload(check=names.CHECK_READY))
+    assert not server.asked
 
 
 @pytest.mark.parametrize("data", [{}, {"key": ""}, {"key": "a2V5"}])

@@ -1,0 +1,179 @@
+"""What a started relayed job needs is written again where somebody deleted it, and what nobody needs is deleted."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.relay.relay_network import RelayNetwork, identity_of, podset_update
+from adapter.shell.clusters.cluster_cache import CONNECTION
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.write.relay_upkeep import TOKEN_SECONDS, RelayUpkeep
+from adapter.shell.write.relay_writer import RelayWriter
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Asked, Server, refuses, says
+from tests.unit.builders import make_ray_cluster, make_workload
+from tests.unit.stores import Sight, fill
+
+RAY_CLUSTER, OTHER = make_ray_cluster(), make_ray_cluster(name="other", owner="uid-of-other")
+WORK: Any = make_workload()
+IDENTITY = identity_of(WORK["metadata"]["uid"])
+KEY: Any = {
+    "kind": "Secret",
+    "metadata": {"namespace": names.SYSTEM_NAMESPACE, "name": names.RELAY_KEY_SECRET},
+    "data": {"key": base64.b64encode(b"k" * 32).decode()},
+}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "identity", "owner", "routed"),
+    [
+        pytest.param(builders.NAMESPACE, IDENTITY, RAY_CLUSTER, True, id="its head"),
+        pytest.param("elsewhere", IDENTITY, RAY_CLUSTER, False, id="another tenant's pod with its label"),
+        pytest.param(builders.NAMESPACE, IDENTITY, OTHER, False, id="a pod of another job of its namespace"),
+        pytest.param(builders.NAMESPACE, IDENTITY, None, False, id="a pod of no RayCluster"),
+        pytest.param(builders.NAMESPACE, identity_of("other"), RAY_CLUSTER, False, id="a label of no job"),
+    ],
+)
+async def test_routers_follow_a_head_that_moves(
+    namespace: str, identity: str, owner: Any, routed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    server, sight = Server(lists=[says(KEY)] * 4), Sight({"east": 9})
+    fill(sight.manager.secrets, KEY)
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_clusters, RAY_CLUSTER, OTHER)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        upkeep = _upkeep(sight)
+        for ip in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
+            fill(sight.manager.heads, _head(namespace, identity, owner, ip))
+            await upkeep.route_heads()
+    slices = [asked.body["endpoints"][0]["addresses"] for asked in server.asked if "endpoints" in asked.body]
+    assert slices == ([["10.1.0.1"], ["10.1.0.2"]] if routed else []), "an unchanged address is not written again"
+
+
+def _head(namespace: str, identity: str, owner: Any, ip: str) -> Any:
+    labels, owners = {names.RELAY_LABEL: identity}, []
+    if owner:
+        name = owner["metadata"]["name"]
+        labels[names.RAY_GCS_CLUSTER_LABEL] = name
+        owners = [{"kind": "RayCluster", "name": name, "uid": owner["metadata"]["uid"], "controller": True}]
+    metadata = {"name": "head", "namespace": namespace, "labels": labels, "ownerReferences": owners}
+    return {"metadata": metadata, "status": {"podIP": ip}}
+
+
+def _route(identity: str) -> Any:
+    labels = {names.RELAY_LABEL: identity, names.RELAY_NAMESPACE_LABEL: builders.NAMESPACE}
+    metadata = {"namespace": names.SYSTEM_NAMESPACE, "name": f"rayspan-head-{identity}", "uid": "u", "labels": labels}
+    return {"metadata": {**metadata, "resourceVersion": "1"}}
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["read as a whole", "incomplete"])
+async def test_the_way_to_a_head_that_is_gone_is_deleted(complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a namespace that is not read as a whole, no job is known to be gone."""
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    routes = {"kind": "ServiceList", "metadata": {"resourceVersion": "9"}, "items": [_route(IDENTITY), _route("gone")]}
+    server, sight = Server(lists=[says(routes), says(KEY)]), Sight({"east": 9})
+    monkeypatch.setattr(sight.manager.namespace_shares, "is_complete", lambda _: complete)
+    fill(sight.manager.secrets, KEY)
+    fill(sight.manager.workloads, WORK)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await _upkeep(sight).delete_unused_routes()
+    deleted = [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
+    assert deleted == (["rayspan-head-gone"] if complete else [])
+
+
+async def _keep(sight: Sight, server: Server, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The writes of one round, as method and name."""
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    fill(sight.manager.secrets, KEY)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        for member in sight.members.values():
+            member.client = client
+        await _upkeep(sight).keep_objects()
+    return [(asked.method, asked.body.get("metadata", {}).get("name", "")) for asked in server.asked]
+
+
+def _started(identity: str = IDENTITY) -> Any:
+    work = make_workload(check=names.CHECK_READY)
+    work["status"]["admissionChecks"][0]["podSetUpdates"] = [podset_update(identity)]
+    return work
+
+
+def _node(identity: str, namespace: str = builders.NAMESPACE, anchor: str = "anchor") -> Any:
+    labels = {names.RELAY_LABEL: identity, names.MANAGER_LABEL: "mgr"}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": anchor, "uid": f"uid-of-{anchor}"}
+    return {"metadata": {"name": f"of-{anchor}", "namespace": namespace, "labels": labels, "ownerReferences": [owner]}}
+
+
+async def test_what_somebody_deleted_of_a_started_job_is_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[says(KEY)] * 4)
+    fill(sight.manager.workloads, _started())
+    fill(sight.members["east"].pods, _node(IDENTITY), _node(IDENTITY, anchor="second"), _node("f" * 20))
+    written = await _keep(sight, server, monkeypatch)
+    head = f"rayspan-relay-{IDENTITY}"
+    expected = [("POST", head), ("POST", head), ("PATCH", ""), ("POST", f"{head}-east")]
+    assert written == expected, "what is there stays as it is"
+    owners = [owner["name"] for owner in server.asked[-1].body["metadata"]["ownerReferences"]]
+    assert owners == ["anchor", "second"], "each share's anchor keeps it"
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(WORK, id="its head is not started"),
+        pytest.param(make_workload(check=names.CHECK_READY), id="its head was started without a network"),
+        pytest.param(_started("a" * 20), id="the identity is another's"),
+    ],
+)
+async def test_nothing_is_made_for_a_job_without_a_started_network(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, server = Sight({"east": 9}), Server()
+    fill(sight.manager.workloads, work)
+    fill(sight.members["east"].pods, _node(IDENTITY))
+    assert await _keep(sight, server, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("complete", "clusters"),
+    [
+        pytest.param(True, {"east": ["of-anchor"], "west": []}, id="of reachable clusters"),
+        pytest.param(False, {}, id="the namespace is not read as a whole"),
+    ],
+)
+async def test_tokens_of_workers_that_left_are_revoked(
+    complete: bool, clusters: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """North is unreachable, so none of its workers is known to have left."""
+    sight, server = Sight({"east": 9, "west": 9, "north": 9}), Server(lists=[says(KEY)] * 4)
+    fill(sight.manager.workloads, _started())
+    fill(sight.members["east"].pods, _node(IDENTITY))
+    sight.members["north"]._note_error(CONNECTION, Exception("no route to host"))
+    for member in sight.members.values():
+        monkeypatch.setattr(member.namespace_shares, "is_complete", lambda namespace: complete or not namespace)
+    await _keep(sight, server, monkeypatch)
+    (nodes,) = (json.loads(base64.b64decode(asked.body["data"]["nodes.json"])) for asked in _patches(server))
+    network = RelayNetwork(IDENTITY, builders.NAMESPACE)
+    assert nodes["clusters"] == {network.node_domain(cluster): pods for cluster, pods in clusters.items()}
+    margin = sight.manager.clock.now().timestamp() - nodes["since"]
+    assert TOKEN_SECONDS <= margin < 2 * TOKEN_SECONDS + 5, "a pod that is not seen yet may log in"
+
+
+def _patches(server: Server) -> list[Asked]:
+    return [asked for asked in server.asked if asked.method == "PATCH"]
+
+
+async def test_a_job_whose_objects_are_denied_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(403), says(KEY)])
+    fill(sight.manager.workloads, _started())
+    fill(sight.members["east"].pods, _node(IDENTITY))
+    assert len(await _keep(sight, server, monkeypatch)) == 2, "the names in the worker cluster are kept"
+
+
+def _upkeep(sight: Sight) -> RelayUpkeep:
+    policies = sight.facts.policies
+    return RelayUpkeep(sight.manager, sight.fleet, policies, RelayWriter(sight.manager, policies))
