@@ -12,7 +12,7 @@ version 0.65.
   option of frp can be claimed, such as groups, wildcards and ports.
 - A login with another client's run id would take its connections over, so a node may not name another node's.
 - A token is revoked if it was issued before the time `since` of nodes.json, and the node is not among the present ones
-  of its cluster there. The file is read for each request. frp asks again at each heartbeat, and closes the connection
+  of its cluster there. A change of the file counts at once. frp asks again at each heartbeat, and closes the connection
   of a node that is refused then, so its name is not found any more. Connections of Ray that stand stay until they end.
   When this program fails, frp refuses.
 """
@@ -21,6 +21,7 @@ import hashlib
 import hmac
 import json
 import sys
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Dict
@@ -32,8 +33,15 @@ MAX_BODY = 65536
 last_run_ids: Dict[str, str] = {}  # node -> run id
 
 
+@lru_cache(maxsize=1)
+def read_nodes(inode: int, changed_at: int) -> Dict[str, Any]:
+    nodes: Dict[str, Any] = json.loads((FOLDER / "nodes.json").read_text())
+    return nodes
+
+
 def is_revoked(node: str, issued_at: int) -> bool:
-    nodes = json.loads((FOLDER / "nodes.json").read_text())
+    file = (FOLDER / "nodes.json").stat()
+    nodes = read_nodes(file.st_ino, file.st_mtime_ns)
     pod, _, domain = node.partition(".")
     return issued_at < nodes["since"] and pod not in nodes["clusters"].get(domain, [pod])
 

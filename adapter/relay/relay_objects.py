@@ -35,7 +35,7 @@ class RelaySecrets:
 
 
 def head_secret(network: RelayNetwork, secrets: RelaySecrets, server: KeyPair, client: KeyPair) -> dict[str, Any]:
-    """The Secret beside the head. All nodes with a token may log in, until others are said (`present_nodes`)."""
+    """The Secret beside the head. All nodes with a token may log in, until nodes.json says otherwise."""
     data = {
         **_client_files(secrets, client),
         frp_config.SERVER_CERT_KEY: server.certificate,
@@ -57,7 +57,7 @@ def present_nodes(network: RelayNetwork, since: int, pods: Mapping[str, Iterable
     `pods` are those in each cluster, without clusters of which nothing is known. Tokens issued at `since` or later, in
     seconds of Unix time, are valid for other pods as well.
     """
-    clusters = {network.node_domain(cluster): sorted(names) for cluster, names in pods.items()}
+    clusters = {network.node_domain(cluster): sorted(nodes) for cluster, nodes in pods.items()}
     return json.dumps({"since": since, "clusters": clusters}, sort_keys=True)
 
 

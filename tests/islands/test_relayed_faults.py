@@ -93,7 +93,7 @@ def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
     west.delete("pod", old["metadata"]["name"], NAMESPACE, wait=False)
     wait(lambda: _replaced(west, old), 180, "another worker is ready in west", job.dump)
     network, present = _network(job), {pod["metadata"]["name"] for pod in job.pods()}
-    wait(lambda: _present_nodes(job, network) == present, _KEPT_SECONDS, "the old worker's token is revoked", job.dump)
+    wait(lambda: _present_nodes(job, network) == present, _KEPT_SECONDS, "the head knows that the old worker left", job.dump)
     after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert len(set(after.processes) & set(before.processes)) == 1
     result = actors.end(job)

@@ -243,9 +243,9 @@ class Client:
         """Send a JSON merge patch; its metadata.uid and metadata.resourceVersion are preconditions."""
         return await self._send_in_turn("PATCH", path, body=body, kind="application/merge-patch+json")
 
-    async def apply(self, path: str, body: Mapping[str, Any], manager: str) -> Body:
-        """Send a server-side apply that takes over the fields it names."""
-        params = {"fieldManager": manager, "force": "true"}
+    async def apply(self, path: str, body: Mapping[str, Any], manager: str, *, is_dry_run: bool = False) -> Body:
+        """Send a server-side apply that takes over the fields it names; a dry run stores nothing."""
+        params = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if is_dry_run else {})}
         return await self._send_in_turn("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
 
     async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], manager: str) -> Body:

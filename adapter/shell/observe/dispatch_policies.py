@@ -25,7 +25,7 @@ from adapter.shell.shipped_policies import gate_policy
 
 _UNSUBMITTED = "unsubmitted"  # instead of the uid and the name that a planned job does not have yet
 _UNPREPARED_HEAD = "the job's head was started without it; start the job again to use it"
-_RELAY_RETRY = timedelta(minutes=1)  # until a job's head is prepared again after a denial
+_RELAY_RETRY = timedelta(minutes=5)  # until a head is prepared again after a denial that was not repeated
 
 
 class PolicyObserver:
@@ -143,6 +143,13 @@ class PolicyObserver:
         """Why no head can be prepared for the relay, a fragment; empty if none was denied lately."""
         text, until = self._relay_denials.get(namespace, ("", datetime.min.replace(tzinfo=UTC)))
         return text if self._manager.clock.now() < until else ""
+
+    def denied_namespaces(self) -> list[str]:
+        """The namespaces for which a head was denied lately."""
+        return [namespace for namespace in self._relay_denials if self.denied_relay_reason(namespace)]
+
+    def forget_relay_denial(self, namespace: str) -> None:
+        self._relay_denials = {name: denial for name, denial in self._relay_denials.items() if name != namespace}
 
     def note_relay_denied(self, namespace: str, message: str) -> None:
         """Leave relayed clusters out for a namespace's jobs for a while: a quota may deny those of one namespace."""

@@ -20,10 +20,16 @@ async def create_or_get(client: Client, resource: Resource, body: Raw) -> Raw:
         if not error.already_exists:
             raise
     existing = await client.get(resource.path(namespace, name))
+    require_same_origin(resource, existing, body)
+    return existing
+
+
+def require_same_origin(resource: Resource, existing: Raw, body: Raw) -> None:
+    """Raise ApiError 409 if an existing object is not the one of ours that `body` describes."""
+    namespace, name = key_of(body)
     labels = body["metadata"].get("labels") or {}
     # The cluster's name is compared too: if an API server is registered under two names, objects of the other name must
     # not be adopted.
     origin = (names.MANAGER_LABEL, names.CLUSTER_LABEL, names.WORKLOAD_UID_LABEL, names.POD_UID_LABEL)
     if any((existing["metadata"].get("labels") or {}).get(key) != labels.get(key) for key in origin):
         raise ApiError(409, NAME_TAKEN, f"{resource.plural} {namespace}/{name} exists there and is not ours")
-    return existing

@@ -71,7 +71,6 @@ class GangWriter:
 
     async def write_plan(self, action: Plan) -> None:
         """Write a gang's Placement, unless its plan is unchanged or needs dry runs first."""
-        await self._relay.try_head(action.workload)
         version, now = self._fleet.capacity_versions.version, self._manager.clock.now()
         with metrics.PLAN_DURATION.time():
             body, plan, replan_at, independent = await self._planner.plan_round(action, now)
@@ -238,7 +237,7 @@ class GangWriter:
         }
         path = resources.WORKLOADS.path(workload.namespace, workload.name, "status")
         self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
-        if denial:  # the actions that follow say that the job is placed
+        if denial:  # the event that follows says that the job is placed
             raise denial
 
     async def record_exclusions(self, action: RecordExclusions) -> None:

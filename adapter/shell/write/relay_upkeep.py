@@ -5,9 +5,10 @@ needs its Secret.
 """
 
 import asyncio
-import time
+import logging
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 
 from adapter import names
 from adapter.objects import raycluster
@@ -15,20 +16,22 @@ from adapter.objects.unstructured import Raw, key_of, label, mapping_field, meta
 from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload
 from adapter.relay import relay_objects
-from adapter.relay.relay_network import RelayNetwork, identity_of
+from adapter.relay.relay_network import MANAGER, RelayNetwork, identity_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.supervise import contain_errors, read_each
 from adapter.shell.write.relay_writer import RelayWriter, origin_labels
 
+log = logging.getLogger(__name__)
+
 FOLLOW_SECONDS = 5.0
 KEEP_SECONDS = 60.0
-# A worker's token is issued before its pod is seen, which takes seconds. A change of this time changes each head's
-# Secret.
+# A worker's token is issued before its pod is seen, which takes seconds. The Secret of each head changes so often.
 TOKEN_SECONDS = 300
 
 
@@ -37,18 +40,13 @@ class RelayUpkeep:
         self._manager, self._fleet, self._policies, self._writer = manager, fleet, policies, writer
 
     async def run(self) -> None:
-        """Follow heads that move, and keep and delete objects, periodically."""
-        kept_at = 0.0
-        while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
-            with contain_errors("relay", "heads"):
-                await self.route_heads()
-            if time.monotonic() >= kept_at + KEEP_SECONDS:
-                kept_at = time.monotonic()
-                with contain_errors("relay", "objects"):
-                    await self.keep_objects()
-                with contain_errors("relay", "routers"):
-                    await self.delete_unused_routes()
+        """Do each task periodically; none waits for another one."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_repeat(FOLLOW_SECONDS, self.route_heads))
+            tasks.create_task(_repeat(KEEP_SECONDS, self.keep_heads))
+            tasks.create_task(_repeat(KEEP_SECONDS, self.keep_names))
+            tasks.create_task(_repeat(KEEP_SECONDS, self.delete_unused_routes))
+            tasks.create_task(_repeat(KEEP_SECONDS, self.try_denied_namespaces))
 
     async def route_heads(self) -> None:
         """Lead routers to each head with a relayed network where it is now.
@@ -59,7 +57,7 @@ class RelayUpkeep:
             return
         used = self._used_identities()
         for head in self._manager.heads:
-            with contain_errors("relay", key_of(head)):
+            with _contain_trouble("head {}/{}".format(*key_of(head))):
                 ip = text_field(mapping_field(head, "status"), "podIP")
                 if ip and not is_deleting(head) and self._is_head_of(head, used.get(label(head, names.RELAY_LABEL))):
                     await self._writer.route_head(RelayNetwork(label(head, names.RELAY_LABEL), key_of(head)[0]), ip)
@@ -81,64 +79,93 @@ class RelayUpkeep:
         used = (each for _, each in workloads if each.holds_quota and not each.finished)
         return {identity_of(each.gang_uid): each for each in used}
 
-    async def keep_objects(self) -> None:
-        """Write again what somebody deleted of the networks of started jobs, and revoke tokens of workers that left."""
+    async def keep_heads(self) -> None:
+        """Create what is gone of the heads' objects, and tell each head which workers are present."""
         if self._manager.not_ready_reason or not self._is_in_use:
             return
-        self._writer.forget_writes()
-        used = self._used_identities()
-        jobs = {
-            RelayNetwork(key, gang.namespace): gang.job for key, gang in used.items() if self._is_started(gang, key)
-        }
-        present = self._present_nodes(jobs)
+        started = self._started_gangs()
+        present = self._present_nodes(started)
         since = int(self._manager.clock.now().timestamp() // TOKEN_SECONDS - 1) * TOKEN_SECONDS
-        for network, job in jobs.items():
-            with contain_errors("relay", (network.namespace, network.identity)):
-                await self._writer.restore_head(network, job)
-                await self._revoke_tokens(network, since, present[network])
-            for cluster, nodes in present[network].items():
-                if nodes:
-                    with contain_errors("relay", (network.namespace, network.identity, cluster)):
-                        await self._keep_names(cluster, network, nodes)
+        for network, gang in started.items():
+            if gang.job:
+                nodes = relay_objects.present_nodes(network, since, present[network])
+                with _contain_trouble(f"Secret {network.namespace}/{network.secret}"):
+                    await self._writer.keep_head(network, gang.job, nodes)
+                with _contain_trouble(f"Service {network.namespace}/{network.node_service(MANAGER)}"):
+                    await self._writer.keep_head_name(network, gang.job)
 
-    def _is_started(self, gang: Workload, identity: str) -> bool:
-        return self._policies.started_identity(gang, self._policies.check_of(gang)) == identity
+    def _started_gangs(self) -> dict[RelayNetwork, Workload]:
+        """The gangs whose head was started with a network."""
+        started = {}
+        for identity, gang in self._used_identities().items():
+            with contain_errors("relay", (gang.namespace, gang.name)):
+                if identity and self._policies.started_identity(gang, self._policies.check_of(gang)) == identity:
+                    started[RelayNetwork(identity, gang.namespace)] = gang
+        return started
 
-    def _present_nodes(self, networks: Collection[RelayNetwork]) -> dict[RelayNetwork, dict[str, list[Raw]]]:
-        """The remote pods of each network by cluster, without clusters of which nothing is known."""
-        present: dict[RelayNetwork, dict[str, list[Raw]]] = {network: {} for network in networks}
-        for name, cache in self._fleet.reachable().items():
-            nodes = _nodes_by_network(cache, networks)
-            for network in networks:
-                if cache.namespace_shares.is_complete(network.namespace):
-                    present[network][name] = nodes[network]
+    def _present_nodes(self, started: Mapping[RelayNetwork, Workload]) -> dict[RelayNetwork, dict[str, list[str]]]:
+        """The remote pods of each network by the clusters of its policy, without clusters of which nothing is known.
+
+        The hook refuses nodes that are not among them, and whose tokens are older than TOKEN_SECONDS.
+        """
+        nodes = {name: _nodes_by_network(cache, started) for name, cache in self._fleet.reachable().items()}
+        present: dict[RelayNetwork, dict[str, list[str]]] = {}
+        for network, gang in started.items():
+            policy, _ = self._policies.policy_of(self._policies.check_of(gang))
+            used = {name for name, own in nodes.items() if network in own}
+            readable = self._fleet.reachable(network.namespace).keys()
+            present[network] = {
+                name: [key_of(pod)[1] for pod in nodes[name].get(network, ())]
+                for name in readable & {*(policy.clusters if policy else ()), *used}
+            }
         return present
 
-    async def _revoke_tokens(self, network: RelayNetwork, since: int, nodes: Mapping[str, Iterable[Raw]]) -> None:
-        """Let the head refuse nodes that are not among the present ones, and whose token is older than `since`."""
-        pods = {cluster: [key_of(pod)[1] for pod in own] for cluster, own in nodes.items()}
-        await self._writer.set_nodes(network, relay_objects.present_nodes(network, since, pods))
+    async def keep_names(self) -> None:
+        """Keep the Services by which the nodes in each cluster have names; a slow cluster holds up no other."""
+        if self._manager.not_ready_reason or not self._is_in_use:
+            return
+        self._writer.forget_names()
+        started = self._started_gangs()
+        async with asyncio.TaskGroup() as tasks:
+            for cache in self._fleet.reachable().values():
+                tasks.create_task(self._keep_names_in(cache, started))
 
-    async def _keep_names(self, cluster: str, network: RelayNetwork, nodes: Sequence[Raw]) -> None:
-        """Keep the Service by which the nodes in a cluster have names; the anchors of all remote pods own it."""
-        owners = {owner["uid"]: owner for pod in nodes for owner in meta(pod)["ownerReferences"]}
-        cache = self._fleet.connected_cache(cluster)
-        await self._writer.name_nodes(cache, network, list(owners.values()), origin_labels(nodes[0]))
+    async def _keep_names_in(self, cache: WorkerClusterCache, networks: Container[RelayNetwork]) -> None:
+        """The anchors of all remote pods own the Service: it goes with the last one."""
+        for network, nodes in _nodes_by_network(cache, networks).items():
+            with _contain_trouble(f"{cache.name}: Service {network.namespace}/{network.node_service(cache.name)}"):
+                owners = {owner["uid"]: owner for pod in nodes for owner in meta(pod).get("ownerReferences") or ()}
+                await self._writer.name_nodes(cache, network, list(owners.values()), origin_labels(nodes[0]))
+
+    async def try_denied_namespaces(self) -> None:
+        """Ask for a job of each namespace that denied a head's objects whether they are still denied.
+
+        Otherwise its jobs would reserve shares for the next try.
+        """
+        if self._manager.not_ready_reason or not (denied := self._policies.denied_namespaces()):
+            return
+        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
+        gangs = {gang.namespace: gang for _, gang in workloads if gang.gang_uid and gang.job and not gang.finished}
+        for namespace in denied:
+            if namespace in gangs:
+                with _contain_trouble(f"a dry run in namespace {namespace}"):
+                    await self._writer.try_head(gangs[namespace])
 
     async def delete_unused_routes(self) -> None:
-        """Delete the routers' Services of gangs that hold no quota; nothing where no network was ever made."""
+        """Delete the routers' Services of gangs that hold no quota, and forget those that somebody else deleted."""
         manager = self._manager
         if manager.not_ready_reason or not self._is_in_use:
             return
         path = resources.SERVICES.path(names.SYSTEM_NAMESPACE)
         services, _ = await list_all(manager.client, path, labelSelector=names.RELAY_LABEL)
         used = self._used_identities()
+        self._writer.forget_routes({label(service, names.RELAY_LABEL) for service in services} & used.keys())
         for service in services:
             # Nothing is known of the jobs of a namespace that is not read as a whole.
             if not manager.namespace_shares.is_complete(label(service, names.RELAY_NAMESPACE_LABEL)):
                 continue
             if label(service, names.RELAY_LABEL) not in used:
-                with contain_errors("relay", key_of(service)):
+                with _contain_trouble("Service {}/{}".format(*key_of(service))):
                     await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
 
 
@@ -152,3 +179,20 @@ def _nodes_by_network(
         if network in networks:
             nodes[network].append(pod)
     return nodes
+
+
+@contextmanager
+def _contain_trouble(about: str) -> Iterator[None]:
+    """Contain errors; what an API server answers, or that it does not, is no fault of ours."""
+    with contain_errors("relay", about):
+        try:
+            yield
+        except (ApiError, Unreachable) as trouble:
+            log.info("relay: %s: %s", about, trouble)
+
+
+async def _repeat(seconds: float, task: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        with contain_errors("relay", task.__name__):
+            await task()

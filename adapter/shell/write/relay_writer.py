@@ -7,10 +7,8 @@ wrote, and another one writes it once more.
 import asyncio
 import base64
 import secrets
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter import names
@@ -18,7 +16,7 @@ from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.workload import Job, Workload
 from adapter.relay import relay_objects
 from adapter.relay.relay_keys import KEY_BYTES, RelayKeys
-from adapter.relay.relay_network import MANAGER, RelayNetwork
+from adapter.relay.relay_network import MANAGER, RelayNetwork, identity_of
 from adapter.relay.relayed_worker import RelayedWorker
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
@@ -26,98 +24,89 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
-from adapter.shell.write.create_object import create_or_get
+from adapter.shell.write.create_object import create_or_get, require_same_origin
 
-TRIED_SECONDS = 300.0
 _KEY = "key"
 _DENIALS = (400, 403, 404, 413, 422)
 
 
 class HeadDenied(Unreachable):
-    """The manager cluster denies what a head needs; a fragment says why, and what to do."""
+    """The manager cluster denies what a head needs; its text is a fragment, with the reason and what to do."""
 
 
 class RelayWriter:
-    """Writes what actions ask for; shell/write/relay_upkeep.py keeps it."""
+    """Writes one object at a time; shell/write/relay_upkeep.py decides which ones are looked at again."""
 
     def __init__(self, manager: ManagerCache, policies: PolicyObserver) -> None:
         self._manager, self._policies = manager, policies
         self._key = b""
         self._routed: dict[str, str] = {}  # identity -> the head's IP that routers have
         self._named: set[tuple[str, RelayNetwork, str]] = set()  # cluster, network, uid of the Service's owner
-        self._tried_until: dict[str, float] = {}  # namespace -> monotonic time until which it is not asked again
         self._route_lock = asyncio.Lock()
         self._cluster_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def try_head(self, workload: Workload) -> None:
-        """Ask the manager cluster whether it takes what a head needs, before anything is reserved for the job.
-
-        A namespace is asked once in TRIED_SECONDS, as it gives the same answer for each of its jobs. Raises ApiError;
-        after a denial, relayed clusters are left out of the namespace's plans for a while.
-        """
-        check, namespace, now = self._policies.check_of(workload), workload.namespace, time.monotonic()
-        if now < self._tried_until.get(namespace, 0.0) or self._policies.started_identity(workload, check) is not None:
-            return
-        if identity := self._policies.relay_identity(workload, check):
-            with self._noted_denial(namespace):
-                await self._create_head_objects(RelayNetwork(identity, namespace), workload.job, is_dry_run=True)
-            recent = {key: until for key, until in self._tried_until.items() if now < until}
-            self._tried_until = {**recent, namespace: now + TRIED_SECONDS}
 
     async def prepare_head(self, workload: Workload, check: str, identity: str) -> None:
         """Write what a head needs before it starts. Raises HeadDenied where the manager cluster denies that."""
         if self._policies.started_identity(workload, check) == identity:  # another slice of a running elastic job
             return
         try:
-            with self._noted_denial(workload.namespace):
-                for resource, body in await self._head_objects(
-                    RelayNetwork(identity, workload.namespace), workload.job
-                ):
-                    await self._apply(resource, body)
+            await self._apply_head_objects(RelayNetwork(identity, workload.namespace), workload.job)
         except ApiError as error:
             if error.status not in _DENIALS:
                 raise
+            self._policies.note_relay_denied(workload.namespace, error.message or error.reason)
             raise HeadDenied(self._policies.denied_relay_reason(workload.namespace)) from error
 
-    @contextmanager
-    def _noted_denial(self, namespace: str) -> Iterator[None]:
+    async def try_head(self, workload: Workload) -> None:
+        """Ask by a dry run whether the manager cluster still denies what a head needs, and note the answer."""
+        network = RelayNetwork(identity_of(workload.gang_uid), workload.namespace)
         try:
-            yield
+            await self._apply_head_objects(network, workload.job, is_dry_run=True)
         except ApiError as error:
-            if error.status in _DENIALS:
-                self._policies.note_relay_denied(namespace, error.message or error.reason)
-                self._tried_until.pop(namespace, None)
-            raise
+            if error.status not in _DENIALS:
+                raise
+            self._policies.note_relay_denied(workload.namespace, error.message or error.reason)
+        else:
+            self._policies.forget_relay_denial(workload.namespace)
 
-    async def restore_head(self, network: RelayNetwork, job: Job | None) -> None:
-        """Create what the head of a running job needs, where somebody deleted it.
+    async def _apply_head_objects(self, network: RelayNetwork, job: Job | None, *, is_dry_run: bool = False) -> None:
+        secret, service = await self._head_secret(network, job), _head_service(network, job)
+        for resource, body in ((resources.SECRETS, secret), (resources.SERVICES, service)):
+            await self._apply(resource, body, is_dry_run=is_dry_run)
 
-        What is there stays as the head was started with: its server reads its files once.
+    async def keep_head(self, network: RelayNetwork, job: Job, nodes: str) -> None:
+        """Tell the head of a running job which nodes are present (present_nodes), and create its Secret if it is gone.
+
+        Other files stay as the head was started with: its server reads them once. An object that is there is patched
+        and not created, as a ResourceQuota would count it once more.
         """
-        await self._create_head_objects(network, job)
+        data = {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}
+        if not await self._patch_existing(resources.SECRETS, network, {"data": data}):
+            secret = await self._head_secret(network, job)
+            await self._manager.client.create(resources.SECRETS.path(network.namespace), secret)
 
-    async def set_nodes(self, network: RelayNetwork, nodes: str) -> None:
-        """Tell the head of a running job which nodes are present; tokens of others are revoked (present_nodes)."""
-        body = {"data": {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}}
-        await self._manager.client.merge_patch(resources.SECRETS.path(network.namespace, network.secret), body)
+    async def keep_head_name(self, network: RelayNetwork, job: Job) -> None:
+        """Create the Service of a running job's head if it is gone."""
+        if not await self._patch_existing(
+            resources.SERVICES, network, {"metadata": {"ownerReferences": _job_owner(job)}}
+        ):
+            service = _head_service(network, job)
+            await self._manager.client.create(resources.SERVICES.path(network.namespace), service)
 
-    async def _create_head_objects(self, network: RelayNetwork, job: Job | None, *, is_dry_run: bool = False) -> None:
-        client = self._manager.client
-        create = client.dry_run_create if is_dry_run else client.create
-        for resource, body in await self._head_objects(network, job):
-            try:
-                await create(resource.path(network.namespace), body)
-            except ApiError as error:
-                if not error.already_exists:
-                    raise
+    async def _patch_existing(self, resource: Resource, network: RelayNetwork, patch: Raw) -> bool:
+        """Patch the object beside the head; False if it does not exist."""
+        try:
+            await self._manager.client.merge_patch(resource.path(network.namespace, network.secret), patch)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return False
+        return True
 
-    async def _head_objects(self, network: RelayNetwork, job: Job | None) -> list[tuple[Resource, Raw]]:
+    async def _head_secret(self, network: RelayNetwork, job: Job | None) -> Raw:
         keys = await self._keys_of(network)
-        owner = _job_owner(job) if job else []
         secret = relay_objects.head_secret(network, keys.secrets, keys.server, keys.client(MANAGER))
-        labels = {names.RELAY_LABEL: network.identity, names.RAY_NODE_TYPE_LABEL: names.HEAD}
-        service = relay_objects.head_service(network, labels)
-        return [(resources.SECRETS, _owned(secret, owner)), (resources.SERVICES, _owned(service, owner))]
+        return _owned(secret, _job_owner(job))
 
     async def prepare_manager(self, worker: RelayedWorker) -> None:
         """Write what a worker needs in the manager cluster: the way of the routers to its head, and the key."""
@@ -173,14 +162,18 @@ class RelayWriter:
                 await _create_or_add_owners(cache.client, _owned(service, owners, labels))
             self._named |= wanted
 
-    def forget_writes(self) -> None:
-        """Forget what was written, so that the next one to need it writes again what somebody deleted."""
-        self._routed.clear()
+    def forget_routes(self, existing: Iterable[str]) -> None:
+        """Forget the routes to heads whose identities are not among the existing ones."""
+        for identity in self._routed.keys() - set(existing):
+            del self._routed[identity]
+
+    def forget_names(self) -> None:
+        """Forget which Services of nodes were written, so that they are looked at again."""
         self._named.clear()
 
-    async def _apply(self, resource: Resource, body: Raw) -> Raw:
-        namespace, name = key_of(body)
-        return await self._manager.client.apply(resource.path(namespace, name), body, names.FIELD_MANAGER)
+    async def _apply(self, resource: Resource, body: Raw, *, is_dry_run: bool = False) -> Raw:
+        path = resource.path(*key_of(body))
+        return await self._manager.client.apply(path, body, names.FIELD_MANAGER, is_dry_run=is_dry_run)
 
     async def _keys_of(self, network: RelayNetwork) -> RelayKeys:
         if not self._key:
@@ -204,8 +197,13 @@ class RelayWriter:
         return key
 
 
-def _job_owner(job: Job) -> list[Raw]:
-    return [{"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid}]
+def _job_owner(job: Job | None) -> list[Raw]:
+    return [{"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid}] if job else []
+
+
+def _head_service(network: RelayNetwork, job: Job | None) -> Raw:
+    selector = {names.RELAY_LABEL: network.identity, names.RAY_NODE_TYPE_LABEL: names.HEAD}
+    return _owned(relay_objects.head_service(network, selector), _job_owner(job))
 
 
 def _owned(body: Raw, owners: Sequence[Raw], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -221,13 +219,16 @@ def origin_labels(pod: Raw) -> dict[str, str]:
 
 
 async def _create_or_add_owners(client: Client, service: Raw) -> None:
-    existing = await create_or_get(client, resources.SERVICES, service)
+    """It is read first, as a ResourceQuota counts a create of what exists."""
+    path = resources.SERVICES.path(*key_of(service))
+    existing = await client.find(path) or await create_or_get(client, resources.SERVICES, service)
+    require_same_origin(resources.SERVICES, existing, service)
     owners = meta(existing).get("ownerReferences") or []
     known = {owner["uid"] for owner in owners}
     if added := [owner for owner in meta(service)["ownerReferences"] if owner["uid"] not in known]:
         version = meta(existing)["resourceVersion"]
         metadata = {"resourceVersion": version, "ownerReferences": [*owners, *added]}
-        await client.merge_patch(resources.SERVICES.path(*key_of(service)), {"metadata": metadata})
+        await client.merge_patch(path, {"metadata": metadata})
 
 
 async def _create_or_replace(client: Client, resource: Resource, body: Raw) -> None:

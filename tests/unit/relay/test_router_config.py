@@ -45,5 +45,7 @@ def test_what_is_no_hello_or_has_no_head_is_rejected_before_it_is_passed_on() ->
         "var(sess.head)",
         "sc1_conn_cur",
     ]
+    assert "tcp-request content track-sc1 var(sess.name) table names" in RULES, "after the name is known"
+    assert re.search(r"^backend names\n  stick-table type string .* store conn_cur$", CONFIG, re.MULTILINE)
     assert RULES[-1].startswith("tcp-request content set-dst")
     assert "WAIT_END" not in CONFIG, "it waits the whole delay, and then is true"

@@ -13,7 +13,7 @@ from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.write.relay_upkeep import TOKEN_SECONDS, RelayUpkeep
 from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import apiserver, builders
-from tests.unit.apiserver import Asked, Server, refuses, says
+from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import make_ray_cluster, make_workload
 from tests.unit.stores import Sight, fill
 
@@ -88,15 +88,17 @@ async def test_the_way_to_a_head_that_is_gone_is_deleted(complete: bool, monkeyp
 
 
 async def _keep(sight: Sight, server: Server, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The writes of one round, as method and name."""
+    """The requests of one round, as method and path."""
     monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
     fill(sight.manager.secrets, KEY)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         for member in sight.members.values():
             member.client = client
-        await _upkeep(sight).keep_objects()
-    return [(asked.method, asked.body.get("metadata", {}).get("name", "")) for asked in server.asked]
+        upkeep = _upkeep(sight)
+        await upkeep.keep_heads()
+        await upkeep.keep_names()
+    return [(asked.method, asked.path.partition("/v1/")[2]) for asked in server.asked]
 
 
 def _started(identity: str = IDENTITY) -> Any:
@@ -111,16 +113,39 @@ def _node(identity: str, namespace: str = builders.NAMESPACE, anchor: str = "anc
     return {"metadata": {"name": f"of-{anchor}", "namespace": namespace, "labels": labels, "ownerReferences": [owner]}}
 
 
+_SECRET, _SERVICE = (
+    f"namespaces/{builders.NAMESPACE}/{kind}/rayspan-relay-{IDENTITY}" for kind in ("secrets", "services")
+)
+_GONE, _THERE = refuses(404, "NotFound"), says(KEY)
+
+
+def _created(path: str) -> tuple[str, str]:
+    return "POST", path.rpartition("/")[0]
+
+
 async def test_what_somebody_deleted_of_a_started_job_is_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    sight, server = Sight({"east": 9}), Server(lists=[says(KEY)] * 4)
+    sight, server = Sight({"east": 9}), Server(lists=[_GONE, _THERE] * 3)
     fill(sight.manager.workloads, _started())
     fill(sight.members["east"].pods, _node(IDENTITY), _node(IDENTITY, anchor="second"), _node("f" * 20))
-    written = await _keep(sight, server, monkeypatch)
-    head = f"rayspan-relay-{IDENTITY}"
-    expected = [("POST", head), ("POST", head), ("PATCH", ""), ("POST", f"{head}-east")]
-    assert written == expected, "what is there stays as it is"
-    owners = [owner["name"] for owner in server.asked[-1].body["metadata"]["ownerReferences"]]
-    assert owners == ["anchor", "second"], "each share's anchor keeps it"
+    asked = await _keep(sight, server, monkeypatch)
+    expected = [("PATCH", _SECRET), _created(_SECRET), ("PATCH", _SERVICE), _created(_SERVICE)]
+    assert asked == [*expected, ("GET", f"{_SERVICE}-east"), _created(_SERVICE)]
+    bodies = [each.body["metadata"] for each in server.asked if each.method == "POST"]
+    owners = [[owner["name"] for owner in metadata["ownerReferences"]] for metadata in bodies]
+    assert owners == [[builders.JOB], [builders.JOB], ["anchor", "second"]]
+
+
+async def test_what_is_there_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ResourceQuota counts a create before the API server knows that the object exists."""
+    labels = {names.RELAY_LABEL: IDENTITY, names.MANAGER_LABEL: "mgr"}
+    owners = _node(IDENTITY)["metadata"]["ownerReferences"]
+    service = {"metadata": {"name": "nodes", "labels": labels, "ownerReferences": owners, "resourceVersion": "1"}}
+    sight, server = Sight({"east": 9}), Server(lists=[_THERE, _THERE, says(service)])
+    fill(sight.manager.workloads, _started())
+    fill(sight.members["east"].pods, _node(IDENTITY))
+    asked = await _keep(sight, server, monkeypatch)
+    assert asked == [("PATCH", _SECRET), ("PATCH", _SERVICE), ("GET", f"{_SERVICE}-east")]
+    assert list(server.asked[0].body["data"]) == ["nodes.json"], "other files stay as the head was started with"
 
 
 @pytest.mark.parametrize(
@@ -149,29 +174,50 @@ async def test_tokens_of_workers_that_left_are_revoked(
     complete: bool, clusters: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """North is unreachable, so none of its workers is known to have left."""
-    sight, server = Sight({"east": 9, "west": 9, "north": 9}), Server(lists=[says(KEY)] * 4)
+    sight, server = Sight({"east": 9, "west": 9, "north": 9}), Server(lists=[_THERE, _THERE, _THERE])
     fill(sight.manager.workloads, _started())
     fill(sight.members["east"].pods, _node(IDENTITY))
     sight.members["north"]._note_error(CONNECTION, Exception("no route to host"))
     for member in sight.members.values():
         monkeypatch.setattr(member.namespace_shares, "is_complete", lambda namespace: complete or not namespace)
     await _keep(sight, server, monkeypatch)
-    (nodes,) = (json.loads(base64.b64decode(asked.body["data"]["nodes.json"])) for asked in _patches(server))
+    nodes = json.loads(base64.b64decode(server.asked[0].body["data"]["nodes.json"]))
     network = RelayNetwork(IDENTITY, builders.NAMESPACE)
     assert nodes["clusters"] == {network.node_domain(cluster): pods for cluster, pods in clusters.items()}
     margin = sight.manager.clock.now().timestamp() - nodes["since"]
     assert TOKEN_SECONDS <= margin < 2 * TOKEN_SECONDS + 5, "a pod that is not seen yet may log in"
 
 
-def _patches(server: Server) -> list[Asked]:
-    return [asked for asked in server.asked if asked.method == "PATCH"]
-
-
 async def test_a_job_whose_objects_are_denied_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    sight, server = Sight({"east": 9}), Server(lists=[refuses(403), says(KEY)])
-    fill(sight.manager.workloads, _started())
-    fill(sight.members["east"].pods, _node(IDENTITY))
-    assert len(await _keep(sight, server, monkeypatch)) == 2, "the names in the worker cluster are kept"
+    other = _started(identity_of("uid-of-other"))
+    other["metadata"].update(name="other", uid="uid-of-other")
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(403), refuses(403), _THERE, _THERE])
+    fill(sight.manager.workloads, _started(), other)
+    asked = await _keep(sight, server, monkeypatch)
+    assert len({path for _, path in asked if "/secrets/" in path}) == 2
+
+
+async def _try(sight: Sight, answers: list[Any], monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    server = Server(lists=answers)
+    fill(sight.manager.secrets, KEY)
+    fill(sight.manager.workloads, WORK)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await _upkeep(sight).try_denied_namespaces()
+    return server
+
+
+async def test_a_namespace_is_tried_until_it_denies_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight = Sight({"east": 9})
+    policies = sight.facts.policies
+    policies.note_relay_denied(builders.NAMESPACE, "of old")
+    server = await _try(sight, [refuses(403, message="still")], monkeypatch)
+    assert "still" in policies.denied_relay_reason(builders.NAMESPACE)
+    assert [asked.query.get("dryRun") for asked in server.asked] == ["All"]
+    await _try(sight, [_THERE, _THERE], monkeypatch)
+    assert not policies.denied_relay_reason(builders.NAMESPACE)
+    assert not (await _try(sight, [], monkeypatch)).asked, "a namespace that denied nothing is not asked"
 
 
 def _upkeep(sight: Sight) -> RelayUpkeep:

@@ -13,11 +13,10 @@ from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write.relay_writer import HeadDenied, RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_worker_cluster, make_workload
+from tests.unit.builders import make_workload
 from tests.unit.stores import Sight, fill
 
 WORK: Any = make_workload()
-RELAYED = {"mode": "Relay", "address": "relay.example.com:443", "image": "relay"}
 IDENTITY = identity_of(WORK["metadata"]["uid"])
 KEY: Any = {
     "kind": "Secret",
@@ -72,37 +71,6 @@ async def test_a_head_that_was_started_with_the_relay_is_not_prepared_again() ->
     server = Server(lists=[says(WORK)])
     await _set_ready(server, started)
     assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["status"]
-
-
-async def _try_heads(answers: list[Any], sight: Sight, *works: Any) -> Server:
-    server = Server(lists=answers)
-    fill(sight.manager.secrets, KEY)
-    fill(sight.manager.worker_clusters, make_worker_cluster("east", network=RELAYED))
-    async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        sight.manager.client = client
-        writer = RelayWriter(sight.manager, sight.facts.policies)
-        for work in works:
-            await writer.try_head(parse_workload(work))
-    return server
-
-
-async def test_a_namespace_is_asked_once_before_its_jobs_are_planned() -> None:
-    server = await _try_heads([says(KEY), refuses(409, "AlreadyExists")], Sight({"east": 9}), WORK, WORK)
-    assert [asked.query.get("dryRun") for asked in server.asked] == ["All", "All"], "a Secret and a Service"
-
-
-async def test_relayed_clusters_are_left_out_of_plans_where_the_namespace_denies() -> None:
-    sight = Sight({"east": 9})
-    with pytest.raises(ApiError):
-        await _try_heads([refuses(403)], sight, WORK)
-    assert "install the component relay there" in sight.facts.policies.denied_relay_reason(builders.NAMESPACE)
-    server = await _try_heads([], sight, WORK)
-    assert not server.asked, "the job is planned without them"
-
-
-async def test_a_job_whose_head_runs_is_not_asked_for() -> None:
-    server = await _try_heads([], Sight({"east": 9}), make_workload(check=names.CHECK_READY))
-    assert not server.asked
 
 
 @pytest.mark.parametrize("data", [{}, {"key": ""}, {"key": "a2V5"}])
