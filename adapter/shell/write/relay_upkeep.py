@@ -38,6 +38,8 @@ TOKEN_SECONDS = 300
 class RelayUpkeep:
     def __init__(self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver, writer: RelayWriter) -> None:
         self._manager, self._fleet, self._policies, self._writer = manager, fleet, policies, writer
+        self._denied: frozenset[str] = frozenset()  # the namespaces with a denial at the last look
+        self._troubles: dict[str, str] = {}  # what could not be written -> why; logged once a minute
 
     async def run(self) -> None:
         """Do each task periodically; none waits for another one."""
@@ -57,7 +59,7 @@ class RelayUpkeep:
             return
         used = self._used_identities()
         for head in self._manager.heads:
-            with _contain_trouble("head {}/{}".format(*key_of(head))):
+            with self._contain_trouble("head {}/{}".format(*key_of(head))):
                 ip = text_field(mapping_field(head, "status"), "podIP")
                 if ip and not is_deleting(head) and self._is_head_of(head, used.get(label(head, names.RELAY_LABEL))):
                     await self._writer.route_head(RelayNetwork(label(head, names.RELAY_LABEL), key_of(head)[0]), ip)
@@ -89,9 +91,9 @@ class RelayUpkeep:
         for network, gang in started.items():
             if gang.job:
                 nodes = relay_objects.present_nodes(network, since, present[network])
-                with _contain_trouble(f"Secret {network.namespace}/{network.secret}"):
+                with self._contain_trouble(f"Secret {network.namespace}/{network.secret}"):
                     await self._writer.keep_head(network, gang.job, nodes)
-                with _contain_trouble(f"Service {network.namespace}/{network.node_service(MANAGER)}"):
+                with self._contain_trouble(f"Service {network.namespace}/{network.node_service(MANAGER)}"):
                     await self._writer.keep_head_name(network, gang.job)
 
     def _started_gangs(self) -> dict[RelayNetwork, Workload]:
@@ -132,32 +134,54 @@ class RelayUpkeep:
 
     async def _keep_names_in(self, cache: WorkerClusterCache, networks: Container[RelayNetwork]) -> None:
         """The anchors of all remote pods own the Service: it goes with the last one."""
-        for network, nodes in _nodes_by_network(cache, networks).items():
-            with _contain_trouble(f"{cache.name}: Service {network.namespace}/{network.node_service(cache.name)}"):
-                owners = {owner["uid"]: owner for pod in nodes for owner in meta(pod).get("ownerReferences") or ()}
-                await self._writer.name_nodes(cache, network, list(owners.values()), origin_labels(nodes[0]))
+        with contain_errors("relay", cache.name):
+            for network, nodes in _nodes_by_network(cache, networks).items():
+                service = f"{network.namespace}/{network.node_service(cache.name)}"
+                with self._contain_trouble(f"Service {service} in {cache.name}"):
+                    owners = {owner["uid"]: owner for pod in nodes for owner in meta(pod).get("ownerReferences") or ()}
+                    await self._writer.name_nodes(cache, network, list(owners.values()), origin_labels(nodes[0]))
 
     async def try_denied_namespaces(self) -> None:
         """Ask for a job of each namespace that denied a head's objects whether they are still denied.
 
-        Otherwise its jobs would reserve shares for the next try.
+        Otherwise its jobs would reserve shares for the next try. Once they are not, waiting gangs are planned again.
         """
-        if self._manager.not_ready_reason or not (denied := self._policies.denied_namespaces()):
+        if self._manager.not_ready_reason:
             return
-        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
-        gangs = {gang.namespace: gang for _, gang in workloads if gang.gang_uid and gang.job and not gang.finished}
-        for namespace in denied:
+        namespaces = self._policies.denied_namespaces()
+        gangs = self._unfinished_gangs() if namespaces else {}
+        for namespace in namespaces:
             if namespace in gangs:
-                with _contain_trouble(f"a dry run in namespace {namespace}"):
+                with self._contain_trouble(f"a dry run in namespace {namespace}"):
                     await self._writer.try_head(gangs[namespace])
+        denied = frozenset(self._policies.denied_namespaces())
+        if self._denied - denied:
+            self._fleet.capacity_versions.mark_all_changed()
+        self._denied = denied
+
+    def _unfinished_gangs(self) -> dict[str, Workload]:
+        """One of each namespace."""
+        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
+        return {gang.namespace: gang for _, gang in workloads if gang.gang_uid and gang.job and not gang.finished}
+
+    @contextmanager
+    def _contain_trouble(self, about: str) -> Iterator[None]:
+        """Contain errors; what an API server answers, or that it does not, is no fault of ours."""
+        with contain_errors("relay", about):
+            try:
+                yield
+            except (ApiError, Unreachable) as trouble:
+                if self._troubles.get(about) != str(trouble):
+                    log.warning("relay: %s: %s", about, trouble)
+                self._troubles[about] = str(trouble)
 
     async def delete_unused_routes(self) -> None:
         """Delete the routers' Services of gangs that hold no quota, and forget those that somebody else deleted."""
         manager = self._manager
         if manager.not_ready_reason or not self._is_in_use:
             return
-        path = resources.SERVICES.path(names.SYSTEM_NAMESPACE)
-        services, _ = await list_all(manager.client, path, labelSelector=names.RELAY_LABEL)
+        self._troubles.clear()
+        services = await self._list_routes()
         used = self._used_identities()
         self._writer.forget_routes({label(service, names.RELAY_LABEL) for service in services} & used.keys())
         for service in services:
@@ -165,8 +189,14 @@ class RelayUpkeep:
             if not manager.namespace_shares.is_complete(label(service, names.RELAY_NAMESPACE_LABEL)):
                 continue
             if label(service, names.RELAY_LABEL) not in used:
-                with _contain_trouble("Service {}/{}".format(*key_of(service))):
+                with self._contain_trouble("Service {}/{}".format(*key_of(service))):
                     await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
+                    self._writer.forget_routes(used)  # one may have been written again meanwhile
+
+    async def _list_routes(self) -> list[Raw]:
+        path = resources.SERVICES.path(names.SYSTEM_NAMESPACE)
+        services, _ = await list_all(self._manager.client, path, labelSelector=names.RELAY_LABEL)
+        return services
 
 
 def _nodes_by_network(
@@ -179,16 +209,6 @@ def _nodes_by_network(
         if network in networks:
             nodes[network].append(pod)
     return nodes
-
-
-@contextmanager
-def _contain_trouble(about: str) -> Iterator[None]:
-    """Contain errors; what an API server answers, or that it does not, is no fault of ours."""
-    with contain_errors("relay", about):
-        try:
-            yield
-        except (ApiError, Unreachable) as trouble:
-            log.info("relay: %s: %s", about, trouble)
 
 
 async def _repeat(seconds: float, task: Callable[[], Awaitable[None]]) -> None:

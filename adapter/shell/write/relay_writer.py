@@ -59,7 +59,8 @@ class RelayWriter:
 
     async def try_head(self, workload: Workload) -> None:
         """Ask by a dry run whether the manager cluster still denies what a head needs, and note the answer."""
-        network = RelayNetwork(identity_of(workload.gang_uid), workload.namespace)
+        # An identity that no job has: a quota does not count an apply of what exists.
+        network = RelayNetwork(identity_of(f"{workload.gang_uid} dry run"), workload.namespace)
         try:
             await self._apply_head_objects(network, workload.job, is_dry_run=True)
         except ApiError as error:
@@ -83,6 +84,7 @@ class RelayWriter:
         data = {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}
         if not await self._patch_existing(resources.SECRETS, network, {"data": data}):
             secret = await self._head_secret(network, job)
+            secret["stringData"][relay_objects.NODES_KEY] = nodes
             await self._manager.client.create(resources.SECRETS.path(network.namespace), secret)
 
     async def keep_head_name(self, network: RelayNetwork, job: Job) -> None:
@@ -103,7 +105,7 @@ class RelayWriter:
             return False
         return True
 
-    async def _head_secret(self, network: RelayNetwork, job: Job | None) -> Raw:
+    async def _head_secret(self, network: RelayNetwork, job: Job | None) -> dict[str, Any]:
         keys = await self._keys_of(network)
         secret = relay_objects.head_secret(network, keys.secrets, keys.server, keys.client(MANAGER))
         return _owned(secret, _job_owner(job))

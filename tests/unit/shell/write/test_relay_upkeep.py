@@ -15,7 +15,7 @@ from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import make_ray_cluster, make_workload
-from tests.unit.stores import Sight, fill
+from tests.unit.stores import Sight, fill, put_ahead
 
 RAY_CLUSTER, OTHER = make_ray_cluster(), make_ray_cluster(name="other", owner="uid-of-other")
 WORK: Any = make_workload()
@@ -197,27 +197,39 @@ async def test_a_job_whose_objects_are_denied_holds_up_no_other(monkeypatch: pyt
     assert len({path for _, path in asked if "/secrets/" in path}) == 2
 
 
-async def _try(sight: Sight, answers: list[Any], monkeypatch: pytest.MonkeyPatch) -> Server:
+async def test_a_namespace_is_tried_until_it_denies_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By objects that no job has: an apply of what exists is never denied by a quota."""
     monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
-    server = Server(lists=answers)
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(403, message="still"), _THERE, _THERE])
     fill(sight.manager.secrets, KEY)
     fill(sight.manager.workloads, WORK)
+    policies, versions = sight.facts.policies, sight.fleet.capacity_versions
+    policies.note_relay_denied(builders.NAMESPACE, "of old")
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
-        await _upkeep(sight).try_denied_namespaces()
-    return server
+        upkeep, before = _upkeep(sight), versions.version
+        await upkeep.try_denied_namespaces()
+        assert "still" in policies.denied_relay_reason(builders.NAMESPACE)
+        assert versions.version == before
+        await upkeep.try_denied_namespaces()
+        assert not policies.denied_relay_reason(builders.NAMESPACE)
+        assert versions.version > before, "its waiting gangs are planned again"
+        await upkeep.try_denied_namespaces()
+    assert [asked.query.get("dryRun") for asked in server.asked] == ["All"] * 3, "only a namespace that denied is asked"
+    assert not any(asked.path.endswith(IDENTITY) for asked in server.asked)
 
 
-async def test_a_namespace_is_tried_until_it_denies_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gangs_are_planned_again_once_a_denial_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when no API server answers the dry run."""
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
     sight = Sight({"east": 9})
-    policies = sight.facts.policies
-    policies.note_relay_denied(builders.NAMESPACE, "of old")
-    server = await _try(sight, [refuses(403, message="still")], monkeypatch)
-    assert "still" in policies.denied_relay_reason(builders.NAMESPACE)
-    assert [asked.query.get("dryRun") for asked in server.asked] == ["All"]
-    await _try(sight, [_THERE, _THERE], monkeypatch)
-    assert not policies.denied_relay_reason(builders.NAMESPACE)
-    assert not (await _try(sight, [], monkeypatch)).asked, "a namespace that denied nothing is not asked"
+    upkeep, versions = _upkeep(sight), sight.fleet.capacity_versions
+    sight.facts.policies.note_relay_denied(builders.NAMESPACE, "of old")
+    await upkeep.try_denied_namespaces()
+    before = versions.version
+    put_ahead(sight.manager.clock, 301)
+    await upkeep.try_denied_namespaces()
+    assert versions.version > before
 
 
 def _upkeep(sight: Sight) -> RelayUpkeep:
