@@ -127,9 +127,8 @@ def node_token(names_key: str, node: str, issued_at: int = 0) -> str:
 
     `names_key` in hex, `issued_at` in seconds of Unix time.
     """
-    return (
-        f"{issued_at}.{hmac.new(bytes.fromhex(names_key), f'{issued_at} {node}'.encode(), hashlib.sha256).hexdigest()}"
-    )
+    proof = hmac.new(bytes.fromhex(names_key), f"{issued_at} {node}".encode(), hashlib.sha256).hexdigest()
+    return f"{issued_at}.{proof}"
 
 
 def token_key(pod: str) -> str:

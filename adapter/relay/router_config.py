@@ -11,9 +11,8 @@ from adapter.relay.relay_network import CLUSTER_DOMAIN, SERVER_DOMAIN, router_se
 # HAProxy does not start where twice as many connections exceed the container's limit of open files.
 MAX_CONNECTIONS = 9000
 _MAX_PER_ADDRESS = 4000  # a NAT's address stands for a whole cluster
-_MAX_PER_NAME = (
-    6000  # above that of an address, which needs no login; and so that one RayCluster leaves room for others
-)
+# One RayCluster leaves room for others, and one address, which may be a stranger's, room for its workers.
+_MAX_PER_NAME = 6000
 _NAME_LENGTH = 64
 
 

@@ -209,11 +209,9 @@ class GangWriter:
         try:
             if identity:
                 await self._relay.prepare_head(workload, action.check, identity)
-        except HeadDenied as denied:
-            denial, text = (
-                denied,
-                f"The job cannot use the relay: {denied}. It gives its capacity back and queues again.",
-            )
+        except HeadDenied as error:
+            denial = error
+            text = f"The job cannot use the relay: {error}. It gives its capacity back and queues again."
             action = replace(action, state=names.CHECK_RETRY, message=text, podset_updates=())
         if action.past_exclusions is not None:  # before the check, which lets Kueue end the attempt
             version = await self._write_past_exclusions(workload, action.past_exclusions)
