@@ -79,7 +79,7 @@ def test_up_brings_back_what_died(lab: Lab, fleet: Clusters) -> None:
 
 
 def test_a_new_kwok_holds_the_fake_nodes_at_once(lab: Lab, fleet: Clusters) -> None:
-    """A node whose Lease nobody renews for 50 s is lost, and the pods there are never ready again."""
+    """A node is lost if its Lease is not renewed for 50 s, and its pods are then never ready again."""
     east = lab.cluster("east")
     before = _holders(fleet)
     processes.end(east, kwok.NAME)

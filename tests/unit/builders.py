@@ -3,6 +3,7 @@
 Nothing here is computed by adapter/, except a Workload's attempt.
 """
 
+import base64
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -290,6 +291,12 @@ def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **par
         "spec": {"controllerName": "rayspan.dev/dispatch", "parameters": named},
         "status": {"conditions": list(conditions)},
     }
+
+
+def make_relay_key() -> Raw:
+    """The Secret from which the credentials of relayed networks are made."""
+    metadata = {"namespace": names.SYSTEM_NAMESPACE, "name": names.RELAY_KEY_SECRET}
+    return {"kind": "Secret", "metadata": metadata, "data": {"key": base64.b64encode(b"k" * 32).decode()}}
 
 
 def make_target(cluster: str, **more: Any) -> Target:

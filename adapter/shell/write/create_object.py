@@ -20,11 +20,20 @@ async def create_or_get(client: Client, resource: Resource, body: Raw) -> Raw:
         if not error.already_exists:
             raise
     existing = await client.get(resource.path(namespace, name))
-    require_same_origin(resource, existing, body)
+    _require_same_origin(resource, existing, body)
     return existing
 
 
-def require_same_origin(resource: Resource, existing: Raw, body: Raw) -> None:
+async def get_or_create(client: Client, resource: Resource, body: Raw) -> Raw:
+    """Like create_or_get for an object that usually exists: a ResourceQuota counts a create of what exists."""
+    existing = await client.find(resource.path(*key_of(body)))
+    if existing is None:
+        return await create_or_get(client, resource, body)
+    _require_same_origin(resource, existing, body)
+    return existing
+
+
+def _require_same_origin(resource: Resource, existing: Raw, body: Raw) -> None:
     """Raise ApiError 409 if an existing object is not the one of ours that `body` describes."""
     namespace, name = key_of(body)
     labels = body["metadata"].get("labels") or {}

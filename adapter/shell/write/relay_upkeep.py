@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 5.0
 KEEP_SECONDS = 60.0
-# A worker's token is issued before its pod is seen, which takes seconds. The Secret of each head changes so often.
+# A worker's token is issued some seconds before its pod is seen, so one of this age counts. Twice this age is the most
+# that counts: `since` advances in steps of this length, as each step changes the Secrets of all heads.
 TOKEN_SECONDS = 300
 
 
@@ -55,7 +56,7 @@ class RelayUpkeep:
 
         A pod's label is its user's: it counts only for the head of the job that has this identity.
         """
-        if self._manager.not_ready_reason or not self._is_in_use:
+        if not self._has_networks:
             return
         used = self._used_identities()
         for head in self._manager.heads:
@@ -71,9 +72,10 @@ class RelayUpkeep:
         return raycluster.belongs_to_job(head, ray_cluster, gang.job) is True
 
     @property
-    def _is_in_use(self) -> bool:
-        """Whether a network was ever made in this manager."""
-        return self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET)) is not None
+    def _has_networks(self) -> bool:
+        """Whether the manager cluster is read, and a network was ever made in it."""
+        key = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
+        return key is not None and not self._manager.not_ready_reason
 
     def _used_identities(self) -> dict[str, Workload]:
         """The gangs with quota by their identities."""
@@ -83,7 +85,7 @@ class RelayUpkeep:
 
     async def keep_heads(self) -> None:
         """Create what is gone of the heads' objects, and tell each head which workers are present."""
-        if self._manager.not_ready_reason or not self._is_in_use:
+        if not self._has_networks:
             return
         started = self._started_gangs()
         present = self._present_nodes(started)
@@ -108,7 +110,7 @@ class RelayUpkeep:
     def _present_nodes(self, started: Mapping[RelayNetwork, Workload]) -> dict[RelayNetwork, dict[str, list[str]]]:
         """The remote pods of each network by the clusters of its policy, without clusters of which nothing is known.
 
-        The hook refuses nodes that are not among them, and whose tokens are older than TOKEN_SECONDS.
+        The hook refuses nodes that are not among them, unless their tokens are young (relay_objects.present_nodes).
         """
         nodes = {name: _nodes_by_network(cache, started) for name, cache in self._fleet.reachable().items()}
         present: dict[RelayNetwork, dict[str, list[str]]] = {}
@@ -124,7 +126,7 @@ class RelayUpkeep:
 
     async def keep_names(self) -> None:
         """Keep the Services by which the nodes in each cluster have names; a slow cluster holds up no other."""
-        if self._manager.not_ready_reason or not self._is_in_use:
+        if not self._has_networks:
             return
         self._writer.forget_names()
         started = self._started_gangs()
@@ -178,9 +180,9 @@ class RelayUpkeep:
     async def delete_unused_routes(self) -> None:
         """Delete the routers' Services of gangs that hold no quota, and forget those that somebody else deleted."""
         manager = self._manager
-        if manager.not_ready_reason or not self._is_in_use:
+        if not self._has_networks:
             return
-        self._troubles.clear()
+        self._troubles.clear()  # so that each one that lasts is logged once a minute
         services = await self._list_routes()
         used = self._used_identities()
         self._writer.forget_routes({label(service, names.RELAY_LABEL) for service in services} & used.keys())
@@ -199,9 +201,7 @@ class RelayUpkeep:
         return services
 
 
-def _nodes_by_network(
-    cache: WorkerClusterCache, networks: Container[RelayNetwork]
-) -> defaultdict[RelayNetwork, list[Raw]]:
+def _nodes_by_network(cache: WorkerClusterCache, networks: Container[RelayNetwork]) -> Mapping[RelayNetwork, list[Raw]]:
     """The remote pods of networks in a cluster; a pod's label is its user's, so others are no networks."""
     nodes: defaultdict[RelayNetwork, list[Raw]] = defaultdict(list)
     for pod in cache.pods:

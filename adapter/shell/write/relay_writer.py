@@ -9,6 +9,7 @@ import base64
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from adapter import names
@@ -24,7 +25,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
-from adapter.shell.write.create_object import create_or_get, require_same_origin
+from adapter.shell.write.create_object import get_or_create
 
 _KEY = "key"
 _DENIALS = (400, 403, 404, 413, 422)
@@ -49,31 +50,26 @@ class RelayWriter:
         """Write what a head needs before it starts. Raises HeadDenied where the manager cluster denies that."""
         if self._policies.started_identity(workload, check) == identity:  # another slice of a running elastic job
             return
-        try:
-            await self._apply_head_objects(RelayNetwork(identity, workload.namespace), workload.job)
-        except ApiError as error:
-            if error.status not in _DENIALS:
-                raise
-            self._policies.note_relay_denied(workload.namespace, error.message or error.reason)
-            raise HeadDenied(self._policies.denied_relay_reason(workload.namespace)) from error
+        await self._apply_head_objects(RelayNetwork(identity, workload.namespace), workload.job)
 
     async def try_head(self, workload: Workload) -> None:
         """Ask by a dry run whether the manager cluster still denies what a head needs, and note the answer."""
         # An identity that no job has: a quota does not count an apply of what exists.
         network = RelayNetwork(identity_of(f"{workload.gang_uid} dry run"), workload.namespace)
-        try:
+        with suppress(HeadDenied):
             await self._apply_head_objects(network, workload.job, is_dry_run=True)
-        except ApiError as error:
-            if error.status not in _DENIALS:
-                raise
-            self._policies.note_relay_denied(workload.namespace, error.message or error.reason)
-        else:
             self._policies.forget_relay_denial(workload.namespace)
 
     async def _apply_head_objects(self, network: RelayNetwork, job: Job | None, *, is_dry_run: bool = False) -> None:
-        secret, service = await self._head_secret(network, job), _head_service(network, job)
-        for resource, body in ((resources.SECRETS, secret), (resources.SERVICES, service)):
-            await self._apply(resource, body, is_dry_run=is_dry_run)
+        """Note a denial, and raise it as HeadDenied."""
+        try:
+            await self._apply(resources.SECRETS, await self._head_secret(network, job), is_dry_run=is_dry_run)
+            await self._apply(resources.SERVICES, _head_service(network, job), is_dry_run=is_dry_run)
+        except ApiError as error:
+            if error.status not in _DENIALS:
+                raise
+            self._policies.note_relay_denied(network.namespace, error.message or error.reason)
+            raise HeadDenied(self._policies.denied_relay_reason(network.namespace)) from error
 
     async def keep_head(self, network: RelayNetwork, job: Job, nodes: str) -> None:
         """Tell the head of a running job which nodes are present (present_nodes), and create its Secret if it is gone.
@@ -81,24 +77,24 @@ class RelayWriter:
         Other files stay as the head was started with: its server reads them once. An object that is there is patched
         and not created, as a ResourceQuota would count it once more.
         """
+        path = resources.SECRETS.path(network.namespace, network.secret)
         data = {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}
-        if not await self._patch_existing(resources.SECRETS, network, {"data": data}):
+        if not await self._patch_existing(path, {"data": data}):
             secret = await self._head_secret(network, job)
             secret["stringData"][relay_objects.NODES_KEY] = nodes
             await self._manager.client.create(resources.SECRETS.path(network.namespace), secret)
 
     async def keep_head_name(self, network: RelayNetwork, job: Job) -> None:
         """Create the Service of a running job's head if it is gone."""
-        if not await self._patch_existing(
-            resources.SERVICES, network, {"metadata": {"ownerReferences": _job_owner(job)}}
-        ):
+        path = resources.SERVICES.path(network.namespace, network.node_service(MANAGER))
+        if not await self._patch_existing(path, {"metadata": {"ownerReferences": _job_owner(job)}}):
             service = _head_service(network, job)
             await self._manager.client.create(resources.SERVICES.path(network.namespace), service)
 
-    async def _patch_existing(self, resource: Resource, network: RelayNetwork, patch: Raw) -> bool:
-        """Patch the object beside the head; False if it does not exist."""
+    async def _patch_existing(self, path: str, patch: Raw) -> bool:
+        """Patch an object of the manager cluster; False if it does not exist."""
         try:
-            await self._manager.client.merge_patch(resource.path(network.namespace, network.secret), patch)
+            await self._manager.client.merge_patch(path, patch)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -221,16 +217,13 @@ def origin_labels(pod: Raw) -> dict[str, str]:
 
 
 async def _create_or_add_owners(client: Client, service: Raw) -> None:
-    """It is read first, as a ResourceQuota counts a create of what exists."""
-    path = resources.SERVICES.path(*key_of(service))
-    existing = await client.find(path) or await create_or_get(client, resources.SERVICES, service)
-    require_same_origin(resources.SERVICES, existing, service)
+    existing = await get_or_create(client, resources.SERVICES, service)
     owners = meta(existing).get("ownerReferences") or []
     known = {owner["uid"] for owner in owners}
     if added := [owner for owner in meta(service)["ownerReferences"] if owner["uid"] not in known]:
         version = meta(existing)["resourceVersion"]
         metadata = {"resourceVersion": version, "ownerReferences": [*owners, *added]}
-        await client.merge_patch(path, {"metadata": metadata})
+        await client.merge_patch(resources.SERVICES.path(*key_of(service)), {"metadata": metadata})
 
 
 async def _create_or_replace(client: Client, resource: Resource, body: Raw) -> None:

@@ -115,7 +115,7 @@ def test_a_token_is_valid_while_its_node_may_be_present(
     assert answer == (STAYS if logs_in else {"reject": True, "reject_reason": f"{node} is revoked"})
 
 
-def test_nobody_makes_a_token_younger(ask: Ask) -> None:
+def test_a_token_cannot_be_made_younger(ask: Ask) -> None:
     proof = node_token(KEY, ABSENT).partition(".")[2]
     assert ask("Login", _user(ABSENT, f"{SINCE}.{proof}"))["reject_reason"] == f"no valid token for {ABSENT}"
 

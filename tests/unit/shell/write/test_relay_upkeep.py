@@ -1,4 +1,4 @@
-"""What a started relayed job needs is written again where somebody deleted it, and what nobody needs is deleted."""
+"""What a started relayed job needs is written again where somebody deleted it, and routes of other jobs are deleted."""
 
 import base64
 import json
@@ -14,17 +14,13 @@ from adapter.shell.write.relay_upkeep import TOKEN_SECONDS, RelayUpkeep
 from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_ray_cluster, make_workload
+from tests.unit.builders import make_ray_cluster, make_relay_key, make_workload
 from tests.unit.stores import Sight, fill, put_ahead
 
 RAY_CLUSTER, OTHER = make_ray_cluster(), make_ray_cluster(name="other", owner="uid-of-other")
 WORK: Any = make_workload()
 IDENTITY = identity_of(WORK["metadata"]["uid"])
-KEY: Any = {
-    "kind": "Secret",
-    "metadata": {"namespace": names.SYSTEM_NAMESPACE, "name": names.RELAY_KEY_SECRET},
-    "data": {"key": base64.b64encode(b"k" * 32).decode()},
-}
+KEY = make_relay_key()
 
 
 @pytest.mark.parametrize(

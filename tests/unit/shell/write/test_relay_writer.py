@@ -1,6 +1,5 @@
 """What a head needs for the relay is written before Kueue starts the job; a denial gives the job's capacity back."""
 
-import base64
 from typing import Any
 
 import pytest
@@ -13,16 +12,12 @@ from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write.relay_writer import HeadDenied, RelayWriter
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, refuses, says
-from tests.unit.builders import make_workload
+from tests.unit.builders import make_relay_key, make_workload
 from tests.unit.stores import Sight, fill
 
 WORK: Any = make_workload()
 IDENTITY = identity_of(WORK["metadata"]["uid"])
-KEY: Any = {
-    "kind": "Secret",
-    "metadata": {"namespace": names.SYSTEM_NAMESPACE, "name": names.RELAY_KEY_SECRET},
-    "data": {"key": base64.b64encode(b"k" * 32).decode()},
-}
+KEY = make_relay_key()
 
 
 async def _set_ready(server: Server, work: Any = WORK, sight: Sight | None = None) -> None:
