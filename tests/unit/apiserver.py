@@ -19,6 +19,7 @@ from adapter.shell.kube.client import Client
 P = ParamSpec("P")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SPEED = 5.0
+SLOWNESS = 5.0
 PATIENCE = 100.0  # seconds after which an expected event counts as missing; a fifth of it on a hurried loop
 TOKEN = "swordfish"
 PAGE = "<html><body>Please sign in.</body></html>\n"
@@ -50,13 +51,24 @@ def hurried(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
+class _PatientSelector(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(None if timeout is None else timeout * SLOWNESS)
+
+
 class Jumping(asyncio.SelectorEventLoop):
-    """A loop for a process that can be stopped: nothing in it runs meanwhile, and its clock goes on."""
+    """A loop for a process that can be stopped: nothing in it runs meanwhile, and its clock goes on.
+
+    Its clock is slow otherwise, so that a busy machine, which stops the process for seconds, lets no Lease run out.
+    """
 
     ahead = 0.0
 
+    def __init__(self) -> None:
+        super().__init__(_PatientSelector())
+
     def time(self) -> float:
-        return super().time() + self.ahead
+        return super().time() / SLOWNESS + self.ahead
 
 
 def stop_for(seconds: float) -> None:

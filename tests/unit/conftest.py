@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from adapter.shell import supervise
+from adapter.shell.http import connections, listener
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, kubeconfig
 
@@ -46,6 +47,17 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None
 def _nothing_told() -> None:
     """Forget which faults were logged: a fault is logged once a minute, and each test must see its own."""
     supervise._logged_faults.clear()
+
+
+@pytest.fixture(autouse=True)
+def _patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a handshake takes longer than a server allows; tests of a limit set their own."""
+    for module, limit in (
+        (connections, "HEAD_SECONDS"),
+        (listener, "HANDSHAKE_SECONDS"),
+        (listener, "WAIT_SECONDS"),
+    ):
+        monkeypatch.setattr(module, limit, apiserver.PATIENCE)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ async def test_the_client_counts_answers_errors_and_timeouts() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    words = (sys.executable, "-u", "-c", load._PROGRAM, url, "10", "1")
+    words = (sys.executable, "-u", "-c", load._PROGRAM, url, "10", "10")
     process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
     try:
         async with asyncio.timeout(apiserver.PATIENCE):

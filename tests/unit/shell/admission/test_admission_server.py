@@ -23,7 +23,6 @@ from adapter.objects.unstructured import Raw
 from adapter.shell.admission import admission_server, webhook_certificate
 from adapter.shell.admission.admission_server import REVIEWED_OBJECT, WebhookServer
 from adapter.shell.certificate import Certificate
-from adapter.shell.http import connections, listener
 
 MANY = 125_000
 HOST = "rayspan-admission.rayspan-system.svc"
@@ -70,14 +69,8 @@ class Asking:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long it takes is not asked: on a busy machine some would come too late."""
-    for module, limit in (
-        (admission_server, "WARNING_SECONDS"),
-        (admission_server, "UPLOAD_SECONDS"),
-        (connections, "HEAD_SECONDS"),
-        (listener, "HANDSHAKE_SECONDS"),
-        (listener, "WAIT_SECONDS"),
-    ):
-        monkeypatch.setattr(module, limit, 60.0)
+    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):
+        monkeypatch.setattr(admission_server, limit, 60.0)
 
 
 @asynccontextmanager
