@@ -101,7 +101,7 @@ def test_each_fault_is_reported(tmp_path: Path) -> None:
         answering(b"HTTP/1.1 400 Bad Request\r\n", close=True) as web,
         answering(b"rayspan swordfish\n", close=True) as rude,
     ):
-        found = ask(tmp_path, free_port(), stranger, web, rude, well, silence=2, name="nowhere.invalid")
+        found = ask(tmp_path, free_port(), stranger, web, rude, well, name="nowhere.invalid")
     errors = [one.get("error") for one in found["peers"]]
     assert errors == ["refused", "stranger", "stranger", "broken", None]
     assert found["dns"]["error"]
@@ -114,7 +114,7 @@ def test_nat_on_the_way_is_seen(tmp_path: Path) -> None:
         answering(b"rayspan swordfish 192.0.2.7\n", times, close=False) as behind,
         answering(b"rayspan swordfish 127.0.0.1\n", times, close=False) as beside,
     ):
-        found = ask(tmp_path, behind, beside, silence=1)["peers"]
+        found = ask(tmp_path, behind, beside)["peers"]
     assert [one.get("seen") for one in found] == ["192.0.2.7", None]
 
 
@@ -122,7 +122,7 @@ def test_a_port_is_tried_by_a_connection(tmp_path: Path) -> None:
     with answering(close=True) as router:
         ports = [{"address": "127.0.0.1", "port": port} for port in (router, free_port())]
         ports.append({"address": "nowhere.invalid", "port": 1})
-        report = ask(tmp_path, silence=1, relay=ports)["ports"]
+        report = ask(tmp_path, relay=ports)["ports"]
     assert [port.get("error") for port in report[:2]] == [None, "refused"]
     assert report[2]["error"]
     assert probe.parse_report(json.dumps({"peers": [], "dns": {}, "ports": report[1:2]}), []) == ProbeReport(
