@@ -32,7 +32,7 @@ demo: machine $(VENV)/.ready ## Run the main job: one stock RayJob over two work
 	@$(RUN) -m hack.demo --network $(or $(NETWORK),flat)
 
 .PHONY: kind-demo
-kind-demo: $(VENV)/.ready ## The same on three clusters of kind, where there is Docker (Linux; not tested here)
+kind-demo: $(VENV)/.ready ## The same on three clusters of kind, where there is Docker
 	@$(RUN) -m hack.kind demo
 
 .PHONY: kind-down

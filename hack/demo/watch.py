@@ -50,9 +50,29 @@ def until_ended(fleet: Clusters) -> Seen:
             screen.note(str(failure))
         screen.show(time.monotonic() - begun, list(_lines(fleet, seen)))
         if time.monotonic() - begun > _PATIENCE:
-            raise LabError(f"The job has not ended after {_PATIENCE:.0f} s; it stays, for you to look at.")
+            late = f"The job has not ended after {_PATIENCE:.0f} s; it stays, for you to look at."
+            raise LabError(" ".join((late, *waiting_reasons(seen))))
         time.sleep(_PAUSE)
     return seen
+
+
+def waiting_reasons(seen: Seen) -> Iterator[str]:
+    """A sentence for each pod that no node takes, or whose container does not start."""
+    for cluster, pods in seen.pods.items():
+        for pod in pods:
+            if reason := "" if _held(pod) else _waiting_reason(pod):
+                yield f"Pod {pod['metadata']['name']} in {cluster} waits: {reason.rstrip('.')}."
+
+
+def _waiting_reason(pod: Raw) -> str:
+    scheduled = clusters.condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return str(scheduled.get("message") or scheduled.get("reason"))
+    for status in pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", []):
+        waiting = status["state"].get("waiting") or {}
+        if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+            return f"{status['name']}: {waiting['reason']}: {waiting.get('message') or 'no more is known'}"
+    return ""
 
 
 def _look(fleet: Clusters, seen: Seen) -> None:

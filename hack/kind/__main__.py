@@ -1,62 +1,66 @@
 """`python -m hack.kind demo|down`: three kind clusters with Kueue, KubeRay and Rayspan, and the demo's job; or delete
 them.
 
-It needs Linux, Docker, kind and kubectl, and is not tested: there is no Docker where it is developed. A second `demo`
-resumes where the first stopped. It ends with the command that runs the tests on these clusters.
+It needs docker, kind and kubectl. A second `demo` goes on where the first stopped. It ends with the command that runs
+the tests on these clusters.
 """
 
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from hack.demo import __main__ as demo
-from hack.kind import clusters
-from hack.kind.clusters import CLUSTERS, MANAGER, Cluster
-from hack.lab.base import versions
+from hack.kind import addons, clusters, engine
+from hack.kind.addons import Manifests
+from hack.kind.clusters import CLUSTERS, KindCluster
+from hack.kind.engine import PATIENCE
+from hack.kind.record import Record
+from hack.lab.base import sidebyside, versions
 from hack.lab.base.commands import run
 from hack.lab.base.paths import REPO
-from hack.lab.base.progress import LabError, step, told
+from hack.lab.base.progress import step, told
 from hack.release.overlays import DEVELOPED
+from hack.testbed import clusters as testbed
 from hack.testbed import install
 
-_PATIENCE = 900.0  # seconds for one command; the longest loads images
 _FILES = REPO / "build" / "kind"
-_KUEUE = f"https://github.com/kubernetes-sigs/kueue/releases/download/{versions.KUEUE}/manifests.yaml"
-_KUBERAY = f"https://github.com/ray-project/kuberay/ray-operator/config/default?ref={versions.KUBERAY}"
-_READY = {"kueue-system": "deployment/kueue-controller-manager", "default": "deployment/kuberay-operator"}
+_SIDE_BY_SIDE = 2  # clusters that start together; most of it is waiting
+_MANAGER, *_WORKERS = CLUSTERS
 
 
-def _demo(image: str) -> int:
+def _demo(node_image: str, manifests: Manifests, *, build: bool) -> int:
     """Make what is missing, install, run the job, and say how to go on."""
-    _check()
+    processors = engine.check()
     _FILES.mkdir(parents=True, exist_ok=True)
-    there = run(["kind", "get", "clusters"], timeout=_PATIENCE).split()
-    for cluster in CLUSTERS:
-        if cluster.kind not in there:
-            with step(f"kind: cluster {cluster.kind}"):
-                text = clusters.configuration(cluster, image)
-                run(
-                    ["kind", "create", "cluster", "--config=-", "--wait=180s", "--kubeconfig", _FILES / "kind"],
-                    input=text,
-                    timeout=_PATIENCE,
-                )
-    addresses = {cluster.name: _address(cluster) for cluster in CLUSTERS}
-    for cluster in CLUSTERS:
-        _kubeconfig(cluster).write_text(_login(cluster, addresses[cluster.name]))
-        _kubeconfig(cluster).chmod(0o600)
-    with step("kind: routes between the clusters' pods"):
-        for command in (*clusters.routes(addresses), *(clusters.unmasked(str(_kubeconfig(each))) for each in CLUSTERS)):
-            run(command, timeout=_PATIENCE)
-    with step("kind: the controller's image"):
-        run(["docker", "build", "--tag", DEVELOPED, REPO], timeout=_PATIENCE)
-        run(["kind", "load", "docker-image", DEVELOPED, "--name", CLUSTERS[0].kind], timeout=_PATIENCE)
-    for cluster in CLUSTERS:
-        with step(f"kind: Kueue{' and KubeRay' if cluster.name == MANAGER else ''} in {cluster.name}"):
-            _addons(cluster)
-    manager, workers = _given()
-    wrong = demo.run_job(install.on(manager, [f"{name}={file}" for name, file in workers.items()], there=False))
+    existing = run(["kind", "get", "clusters"], timeout=PATIENCE).split()
+    _side_by_side([partial(_create, each, node_image) for each in CLUSTERS if each.kind not in existing])
+    _write_kubeconfigs()
+    _route()
+    records = {cluster.name: Record.read(_record(cluster)) for cluster in CLUSTERS}
+    if build:
+        with step("docker: build the controller's image"):
+            engine.build_controller()
+    engine.pull_images()
+    replaced = engine.load_images(_images(), records, _FILES)
+    _side_by_side(
+        [
+            partial(addons.install, each, _kubeconfig(each), manifests, records[each.name], processors)
+            for each in CLUSTERS
+        ]
+    )
+    return _run_job(restart=DEVELOPED in replaced)
+
+
+def _run_job(*, restart: bool) -> int:
+    manager, workers = _kubeconfig(_MANAGER), {each.name: _kubeconfig(each) for each in _WORKERS}
+    fleet = testbed.of(manager, workers)
+    if restart:
+        install.restart_controller(fleet.manager)
+    install.install(manager, workers, servers={each.name: each.server for each in _WORKERS})
+    wrong = demo.run_job(fleet)
     print("\n".join(["The demo FAILED.", *wrong] if wrong else [_next()]), file=sys.stderr if wrong else sys.stdout)
     return 1 if wrong else 0
 
@@ -64,53 +68,65 @@ def _demo(image: str) -> int:
 def _down() -> int:
     """Delete the three clusters."""
     for cluster in CLUSTERS:
-        run(["kind", "delete", "cluster", "--name", cluster.kind], timeout=_PATIENCE)
+        run(["kind", "delete", "cluster", "--name", cluster.kind], timeout=PATIENCE)
     shutil.rmtree(_FILES, ignore_errors=True)
     return 0
 
 
-def _check() -> None:
-    missing = [program for program in ("docker", "kind", "kubectl") if not shutil.which(program)]
-    if missing or sys.platform != "linux":
-        raise LabError(
-            f"It needs Linux with docker, kind and kubectl; here is {sys.platform}, "
-            f"without {', '.join(missing) or 'nothing'}. `make demo` needs none of them."
+def _create(cluster: KindCluster, node_image: str) -> None:
+    _record(cluster).unlink(missing_ok=True)
+    with step(f"kind: create cluster {cluster.kind}"):
+        run(
+            ["kind", "create", "cluster", "--config=-", "--wait=300s", "--kubeconfig", _kubeconfig(cluster)],
+            input=clusters.configuration(cluster, node_image),
+            timeout=PATIENCE,
         )
 
 
-def _kubeconfig(cluster: Cluster) -> Path:
+def _write_kubeconfigs() -> None:
+    """kind's own, by a port of this machine: a node's address is known in Docker's network alone."""
+    for cluster in CLUSTERS:
+        text = run(["kind", "get", "kubeconfig", "--name", cluster.kind], timeout=PATIENCE)
+        file = _kubeconfig(cluster)
+        file.touch(mode=0o600)
+        file.chmod(0o600)
+        file.write_text(text)
+
+
+def _route() -> None:
+    """Lead the nodes to each other's pods. A node forgets its routes when its container starts again."""
+    with step("kind: routes between the clusters' pods"):
+        for command in clusters.routes({cluster.name: engine.address(cluster) for cluster in CLUSTERS}):
+            run(command, timeout=PATIENCE)
+
+
+def _images() -> dict[str, Sequence[KindCluster]]:
+    """Which clusters need which images."""
+    return {
+        engine.KUEUE_IMAGE: CLUSTERS,
+        engine.KUBERAY_IMAGE: [_MANAGER],
+        DEVELOPED: [_MANAGER],
+        engine.RAY_IMAGE: CLUSTERS,
+    }
+
+
+def _side_by_side(works: Sequence[Callable[[], None]]) -> None:
+    """Do these things, some at once."""
+    for first in range(0, len(works), _SIDE_BY_SIDE):
+        sidebyside.run(works[first : first + _SIDE_BY_SIDE])
+
+
+def _kubeconfig(cluster: KindCluster) -> Path:
     return _FILES / f"{cluster.name}.kubeconfig"
 
 
-def _given() -> tuple[Path, dict[str, Path]]:
-    manager, *workers = CLUSTERS
-    return _kubeconfig(manager), {cluster.name: _kubeconfig(cluster) for cluster in workers}
-
-
-def _address(cluster: Cluster) -> str:
-    form = '{{(index .NetworkSettings.Networks "kind").IPAddress}}'
-    return run(["docker", "inspect", "--format", form, cluster.node], timeout=_PATIENCE).strip()
-
-
-def _login(cluster: Cluster, address: str) -> str:
-    text = run(["kind", "get", "kubeconfig", "--internal", "--name", cluster.kind], timeout=_PATIENCE)
-    return clusters.login(text, cluster, address)
-
-
-def _addons(cluster: Cluster) -> None:
-    kubectl = ["kubectl", f"--kubeconfig={_kubeconfig(cluster)}"]
-    apply = [*kubectl, "apply", "--server-side", "--force-conflicts"]
-    if cluster.name == MANAGER:  # first, since Kueue's webhooks reject other pods until it runs
-        run([*apply, "-k", _KUBERAY], timeout=_PATIENCE)
-    run([*apply, "-f", _KUEUE], timeout=_PATIENCE)
-    for namespace, deployment in _READY.items():
-        if namespace != "default" or cluster.name == MANAGER:
-            run([*kubectl, "-n", namespace, "rollout", "status", deployment, "--timeout=600s"], timeout=_PATIENCE)
+def _record(cluster: KindCluster) -> Path:
+    return _FILES / f"{cluster.name}.json"
 
 
 def _next() -> str:
-    manager, workers = _given()
-    logins = " ".join([f"--manager {manager}", *(f"--worker {name}={file}" for name, file in workers.items())])
+    manager = _kubeconfig(_MANAGER)
+    logins = " ".join([f"--manager {manager}", *(f"--worker {each.name}={_kubeconfig(each)}" for each in _WORKERS)])
     return f"""The clusters are up. What to try next:
   kubectl --kubeconfig={manager} get rayjobs,workloads,placements,pods -o wide
   .venv/bin/python -m pytest e2e -m "not byhand and not long" {logins}
@@ -121,11 +137,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.kind", description=__doc__)
     parser.add_argument("what", choices=("demo", "down"))
     parser.add_argument(
-        "--image", default=clusters.NODE_IMAGE, help="of the nodes, of Kubernetes 1.36 (default %(default)s)"
+        "--image", default=versions.KIND_NODE, help="of the nodes, of Kubernetes 1.36 (default %(default)s)"
     )
+    parser.add_argument("--kueue", default=addons.KUEUE, metavar="FILE", help="Kueue's manifests (default: published)")
+    parser.add_argument(
+        "--kuberay", default=addons.KUBERAY, metavar="FOLDER", help="KubeRay's kustomization (default: published)"
+    )
+    parser.add_argument("--no-build", action="store_true", help=f"take Docker's image {DEVELOPED} as it is")
     given = parser.parse_args(argv)
-    return told(lambda: _demo(given.image) if given.what == "demo" else _down())
+    manifests = Manifests(given.kueue, given.kuberay)
+    if given.what == "down":
+        return told(_down)
+    return told(lambda: _demo(given.image, manifests, build=not given.no_build))
 
 
 if __name__ == "__main__":
+    sidebyside.interruptible()
     sys.exit(main())

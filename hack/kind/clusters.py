@@ -1,6 +1,6 @@
-"""kind's configuration as text, and the routes by which pods of the clusters reach each other.
+"""The three kind clusters: kind's configuration as text, and the routes between their pods. It starts nothing.
 
-Each cluster has one node, so all its pods are behind that node's address in Docker's network. It starts nothing.
+Each cluster has one node, so all its pods are behind that node's address in Docker's network.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,24 +8,27 @@ from dataclasses import dataclass
 
 import yaml
 
-from hack.lab.base import versions
-
 Command = list[str]
 
 PODS = "10.64.0.0/14"
-"""Pods of all clusters. What goes there keeps its sender's address: workers and heads know each other by it."""
+"""Pods of all clusters. Packets to them keep their sender's address: workers and heads know each other by it."""
 
-NODE_IMAGE = f"kindest/node:{versions.KUBERNETES}"
 PREFIX = "rayspan-"  # of a cluster's name, so that kind's list shows that it is ours
 MANAGER = "mgr"
+# A control plane of one node has no other to elect, and a busy machine makes it lose its lease, which ends it.
+_NO_ELECTION = {"extraArgs": [{"name": "leader-elect", "value": "false"}]}
 
 
 @dataclass(frozen=True)
-class Cluster:
+class KindCluster:
     """One cluster, by the name that it has as a worker cluster."""
 
     name: str
     index: int
+
+    @property
+    def is_manager(self) -> bool:
+        return self.name == MANAGER
 
     @property
     def pods(self) -> str:
@@ -42,21 +45,37 @@ class Cluster:
 
     @property
     def node(self) -> str:
-        """The container of its only node."""
+        """The container of its only node. Docker's DNS resolves its name in the pods of all clusters."""
         return f"{self.kind}-control-plane"
 
+    @property
+    def server(self) -> str:
+        """The API server's address in Docker's network; kind's certificate names it."""
+        return f"https://{self.node}:6443"
 
-CLUSTERS = tuple(Cluster(name, index) for index, name in enumerate((MANAGER, "east", "west")))
+
+CLUSTERS = tuple(KindCluster(name, index) for index, name in enumerate((MANAGER, "east", "west")))
 
 
-def configuration(cluster: Cluster, image: str) -> str:
-    """The configuration for `kind create cluster --config`; `image` is the node's."""
+def configuration(cluster: KindCluster, image: str) -> str:
+    """The configuration for `kind create cluster --config`; `image` is the node's.
+
+    kind gives its `podSubnet` to its network plugin, which masks the senders of packets to all other addresses. So it
+    is the block of all clusters; kubeadm's is the cluster's own.
+    """
+    kubeadm = {
+        "kind": "ClusterConfiguration",
+        "networking": {"podSubnet": cluster.pods},
+        "controllerManager": _NO_ELECTION,
+        "scheduler": _NO_ELECTION,
+    }
     return yaml.safe_dump(
         {
             "kind": "Cluster",
             "apiVersion": "kind.x-k8s.io/v1alpha4",
             "name": cluster.kind,
-            "networking": {"podSubnet": cluster.pods, "serviceSubnet": cluster.services},
+            "networking": {"podSubnet": PODS, "serviceSubnet": cluster.services},
+            "kubeadmConfigPatches": [yaml.safe_dump(kubeadm, sort_keys=False)],
             "nodes": [{"role": "control-plane", "image": image}],
         },
         sort_keys=False,
@@ -70,15 +89,3 @@ def routes(addresses: Mapping[str, str]) -> Iterator[Command]:
             if here != there:
                 way = ["ip", "route", "replace", there.pods, "via", addresses[there.name]]
                 yield ["docker", "exec", here.node, *way]
-
-
-def login(text: str, cluster: Cluster, address: str) -> str:
-    """kind's kubeconfig for clients in Docker's network, by the node's address: it serves this machine and pods
-    alike."""
-    return text.replace(f"https://{cluster.node}:6443", f"https://{address}:6443")
-
-
-def unmasked(kubeconfig: str) -> Command:
-    """The command that lets kind's network plugin send pods' packets to all of PODS under their own addresses."""
-    change = ["set", "env", "daemonset/kindnet", f"POD_SUBNET={PODS}"]
-    return ["kubectl", f"--kubeconfig={kubeconfig}", "--namespace=kube-system", *change]

@@ -55,12 +55,14 @@ def install(
     fleet_overlay: str | None = "demo-fleet",
     image: str | None = None,
     overlays: Path = _OVERLAYS,
+    servers: Mapping[str, str] | None = None,
 ) -> None:
     """Install on these clusters, and wait until it works.
 
     `overlays`: those of another checkout, whose `image` it is. `image` is the id that the controller must run: the
     content under the reference rayspan/rayspan:dev changes, and a controller that runs another id is restarted. Without
-    a fleet overlay the queues cannot be Active and are not waited for.
+    a fleet overlay the queues cannot be Active and are not waited for. `servers`: the worker clusters' addresses for
+    the manager, where it does not use this machine's.
     """
     fleet = clusters.of(manager, workers)
     with step("rayspan: apply the overlays"), ThreadPoolExecutor() as pool:
@@ -72,7 +74,7 @@ def install(
             name,
             cluster,
         ) in fleet.workers.items():  # one by one: the client library keeps its files for the whole process
-            asyncio.run(_hand_over(fleet.manager, name, cluster))
+            asyncio.run(_hand_over(fleet.manager, name, cluster, (servers or {}).get(name, "")))
         if image:
             _renew(fleet.manager, image)
     with step("rayspan: wait until it is ready"):
@@ -153,14 +155,14 @@ def _apply(cluster: Cluster, overlay: Path) -> list[str]:
     return cluster.kubectl("apply", "-k", overlay, "-o", "name").split()
 
 
-async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
+async def _hand_over(manager: Cluster, name: str, cluster: Cluster, server: str) -> None:
     """Give the manager its access to a worker cluster, which need not become a WorkerCluster; a lasting token is
     kept."""
     logins = {"kubeconfig": str(manager.kubeconfig), "worker_kubeconfig": str(cluster.kubeconfig)}
     given = argparse.Namespace(name=name, context="", worker_context="", **logins)
     try:
         async with clients.open_clients(given) as both:
-            there = await join.address_for_manager(both, "")
+            there = await join.address_for_manager(both, server)
             await join.create_login(both, there, ["default"], membership.TOKEN_LIFETIME, lambda _: None)
     except (clients.ClusterError, membership.MembershipError) as trouble:
         raise LabError(f"{name} cannot be handed over to the manager: {trouble}") from trouble
@@ -181,6 +183,12 @@ def hand_over(manager: Cluster, name: str, kubeconfig: str) -> None:
 def _renew(manager: Cluster, image: str) -> None:
     """Restart the controller if a pod of it runs another image than this one."""
     if running(manager) - {image}:
+        restart_controller(manager)
+
+
+def restart_controller(manager: Cluster) -> None:
+    """Restart the controller if it is installed."""
+    if manager.get("deployments", CONTROLLER, names.SYSTEM_NAMESPACE):
         manager.kubectl("-n", names.SYSTEM_NAMESPACE, "rollout", "restart", f"deployment/{CONTROLLER}")
 
 

@@ -124,7 +124,7 @@ def _call(
 
 
 def _failure(words: list[str], done: subprocess.CompletedProcess[str], log: Path | None) -> str:
-    said = _logged(words, log) if log else (done.stderr or "") + done.stdout
+    said = _logged(words, log) if log else "\n".join((done.stdout.rstrip(), done.stderr or ""))  # the reason is last
     tail = "\n".join(said.strip().splitlines()[-_TAIL_LINES:])[-_TAIL_CHARS:]
     end = f":\n{tail}" if tail else "."
     return f"`{_name(words)}` failed with status {done.returncode}{_see(log)}{end}"

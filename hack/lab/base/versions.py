@@ -20,6 +20,10 @@ VOLCANO = "v1.14.1"  # its CRDs alone
 HELM = "v4.3.1"  # only for the test of the chart
 PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only for the tests of the alerts
 FRP = "v0.65.0"  # the relay of clusters without a route; only for the tests of islands
+# For `make kind-demo`: the release of kind, and a node image that was published with it. kind makes no promise for an
+# image without a digest, or of another release.
+KIND = "v0.33.0"
+KIND_NODE = "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947aae99bd16290d7c895f2b7ea312e3cbfaed"
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
 
 GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod
