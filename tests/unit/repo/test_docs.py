@@ -111,14 +111,6 @@ def test_every_test_in_a_doc_exists() -> None:
     assert [one for one in named if f"def {one[1]}(" not in (REPO / one[0]).read_text()] == []
 
 
-def test_each_event_of_a_job_is_explained() -> None:
-    """Events of a ClusterQueue are for admins (docs/queues.md), and one of a WorkerCluster is in docs/restore.md."""
-    reasons = names.EventReason
-    for_admins = {reasons.FAILED_QUOTA_AGGREGATION, reasons.QUOTA_AGGREGATED, reasons.RESTORED}
-    rows = re.findall(r"^  \| (`.*?) \|", (REPO / "docs/use.md").read_text(), re.MULTILINE)
-    assert {*reasons} - for_admins <= set(re.findall(r"`(\w+)`", " ".join(rows)))
-
-
 def test_each_event_reason_is_used() -> None:
     source = " ".join(path.read_text() for path in (REPO / "adapter").rglob("*.py"))
     assert [one.name for one in names.EventReason if f"EventReason.{one.name}" not in source] == []
@@ -166,9 +158,10 @@ def _leads_somewhere(doc: Path, link: str) -> bool:
 
 
 def _anchors(doc: Path) -> Iterator[str]:
-    """The anchors that GitHub makes of headings."""
+    """The anchors that GitHub makes of headings, and those that the page itself has."""
     for heading in re.findall(r"^#+ (.*)$", _prose(doc), re.MULTILINE):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    yield from re.findall(r'<a id="([^"]+)"></a>', _prose(doc))
 
 
 def _prose(doc: Path) -> str:
