@@ -15,7 +15,10 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: requirements-dev.lock
+	@command -v $(PYTHON) >/dev/null || { echo "Python: there is no $(PYTHON); install it, or name another one by PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "$(PYTHON) cannot make a virtual environment: install its package for that" >&2; exit 1; }; \
 	  echo "python3.11 cannot make a virtual environment; installing python3.11-venv"; \
 	  apt-get update -qq && apt-get install -y -qq python3.11-venv >/dev/null && $(PYTHON) -m venv $(VENV); }
 	@echo "installing the locked Python packages"

@@ -1,11 +1,12 @@
 """`python -m hack.kind demo|down`: three kind clusters with Kueue, KubeRay and Rayspan, and the demo's job; or delete
 them.
 
-It needs docker, kind and kubectl. A second `demo` goes on where the first stopped. It ends with the command that runs
-the tests on these clusters.
+It needs docker, git, kind and kubectl. A second `demo` goes on where the first stopped. It ends with the command that
+runs the tests on these clusters.
 """
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -16,12 +17,11 @@ from hack.demo import __main__ as demo
 from hack.kind import addons, clusters, engine
 from hack.kind.addons import Manifests
 from hack.kind.clusters import CLUSTERS, KindCluster
-from hack.kind.engine import PATIENCE
+from hack.kind.programs import await_kubectl, run_docker, run_kind
 from hack.kind.record import Record
 from hack.lab.base import sidebyside, versions
-from hack.lab.base.commands import run
 from hack.lab.base.paths import REPO
-from hack.lab.base.progress import step, told
+from hack.lab.base.progress import LabError, step, told
 from hack.release.overlays import DEVELOPED
 from hack.testbed import clusters as testbed
 from hack.testbed import install
@@ -34,70 +34,82 @@ _MANAGER, *_WORKERS = CLUSTERS
 def _demo(node_image: str, manifests: Manifests, *, build: bool) -> int:
     """Make what is missing, install, run the job, and say how to go on."""
     processors = engine.check()
+    for hint in engine.hints():
+        print(f"hint: {hint}", file=sys.stderr)
     _FILES.mkdir(parents=True, exist_ok=True)
-    existing = run(["kind", "get", "clusters"], timeout=PATIENCE).split()
-    _side_by_side([partial(_create, each, node_image) for each in CLUSTERS if each.kind not in existing])
-    _write_kubeconfigs()
-    _route()
-    records = {cluster.name: Record.read(_record(cluster)) for cluster in CLUSTERS}
+    records = _ensure_clusters(node_image)
     if build:
         with step("docker: build the controller's image"):
             engine.build_controller()
     engine.pull_images()
-    replaced = engine.load_images(_images(), records, _FILES)
+    fleet = testbed.of(_kubeconfig(_MANAGER), {each.name: _kubeconfig(each) for each in _WORKERS})
+    engine.load_images(_images(), records, _FILES, restart=lambda: install.restart_controller(fleet.manager))
     _side_by_side(
         [
             partial(addons.install, each, _kubeconfig(each), manifests, records[each.name], processors)
             for each in CLUSTERS
         ]
     )
-    return _run_job(restart=DEVELOPED in replaced)
-
-
-def _run_job(*, restart: bool) -> int:
-    manager, workers = _kubeconfig(_MANAGER), {each.name: _kubeconfig(each) for each in _WORKERS}
-    fleet = testbed.of(manager, workers)
-    if restart:
-        install.restart_controller(fleet.manager)
-    install.install(manager, workers, servers={each.name: each.server for each in _WORKERS})
-    wrong = demo.run_job(fleet)
-    print("\n".join(["The demo FAILED.", *wrong] if wrong else [_next()]), file=sys.stderr if wrong else sys.stdout)
-    return 1 if wrong else 0
+    workers = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
+    install.install(fleet.manager.kubeconfig, workers, servers={each.name: each.server for each in _WORKERS})
+    faults = demo.run_job(fleet)
+    print("\n".join(["The demo FAILED.", *faults] if faults else [_next()]), file=sys.stderr if faults else sys.stdout)
+    return 1 if faults else 0
 
 
 def _down() -> int:
     """Delete the three clusters."""
+    failures = []
     for cluster in CLUSTERS:
-        run(["kind", "delete", "cluster", "--name", cluster.kind], timeout=PATIENCE)
+        try:
+            run_kind("delete", "cluster", "--name", cluster.kind, "--kubeconfig", _kubeconfig(cluster))
+        except LabError as failure:
+            failures.append(str(failure))
     shutil.rmtree(_FILES, ignore_errors=True)
+    if failures:
+        raise LabError("\n".join(failures))
     return 0
 
 
-def _create(cluster: KindCluster, node_image: str) -> None:
-    _record(cluster).unlink(missing_ok=True)
-    with step(f"kind: create cluster {cluster.kind}"):
-        run(
-            ["kind", "create", "cluster", "--config=-", "--wait=300s", "--kubeconfig", _kubeconfig(cluster)],
-            input=clusters.configuration(cluster, node_image),
-            timeout=PATIENCE,
-        )
-
-
-def _write_kubeconfigs() -> None:
-    """kind's own, by a port of this machine: a node's address is known in Docker's network alone."""
+def _ensure_clusters(node_image: str) -> dict[str, Record]:
+    """Start the clusters, create those that are missing, and lead them to each other; returns their records."""
+    existing = run_kind("get", "clusters").split()
     for cluster in CLUSTERS:
-        text = run(["kind", "get", "kubeconfig", "--name", cluster.kind], timeout=PATIENCE)
-        file = _kubeconfig(cluster)
-        file.touch(mode=0o600)
-        file.chmod(0o600)
-        file.write_text(text)
+        if cluster.kind in existing:
+            run_docker("start", cluster.node)
+    records = {each.name: Record.read(each.node) for each in CLUSTERS if each.kind in existing}
+    _side_by_side([partial(_create, each, node_image) for each in CLUSTERS if records.get(each.name) is None])
+    for cluster in CLUSTERS:
+        _write_kubeconfig(cluster)
+        await_kubectl(_kubeconfig(cluster), "get", "--raw=/readyz", goal=f"the API server of {cluster.name} answers")
+    _route()
+    return {each.name: Record.read(each.node) or Record(each.node) for each in CLUSTERS}
+
+
+def _create(cluster: KindCluster, node_image: str) -> None:
+    """Create a cluster in place of one whose creation was interrupted."""
+    with step(f"kind: create cluster {cluster.kind}"):
+        run_kind("delete", "cluster", "--name", cluster.kind, "--kubeconfig", _kubeconfig(cluster))
+        text = clusters.configuration(cluster, node_image)
+        words = ("--config=-", "--wait=300s", "--kubeconfig", _kubeconfig(cluster))
+        run_kind("create", "cluster", *words, input=text, long=True)
+        Record(cluster.node).write()
+
+
+def _write_kubeconfig(cluster: KindCluster) -> None:
+    """kind's own, by a port of this machine: a node's address is known in Docker's network alone."""
+    text = run_kind("get", "kubeconfig", "--name", cluster.kind)
+    file = _kubeconfig(cluster)
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    file.write_text(text)
 
 
 def _route() -> None:
     """Lead the nodes to each other's pods. A node forgets its routes when its container starts again."""
     with step("kind: routes between the clusters' pods"):
-        for command in clusters.routes({cluster.name: engine.address(cluster) for cluster in CLUSTERS}):
-            run(command, timeout=PATIENCE)
+        for words in clusters.routes({cluster.name: engine.address(cluster) for cluster in CLUSTERS}):
+            run_docker(*words)
 
 
 def _images() -> dict[str, Sequence[KindCluster]]:
@@ -120,15 +132,12 @@ def _kubeconfig(cluster: KindCluster) -> Path:
     return _FILES / f"{cluster.name}.kubeconfig"
 
 
-def _record(cluster: KindCluster) -> Path:
-    return _FILES / f"{cluster.name}.json"
-
-
 def _next() -> str:
-    manager = _kubeconfig(_MANAGER)
-    logins = " ".join([f"--manager {manager}", *(f"--worker {each.name}={_kubeconfig(each)}" for each in _WORKERS)])
+    manager = shlex.quote(f"--kubeconfig={_kubeconfig(_MANAGER)}")
+    workers = [f"--worker={each.name}={_kubeconfig(each)}" for each in _WORKERS]
+    logins = shlex.join([f"--manager={_kubeconfig(_MANAGER)}", *workers])
     return f"""The clusters are up. What to try next:
-  kubectl --kubeconfig={manager} get rayjobs,workloads,placements,pods -o wide
+  kubectl {manager} get rayjobs,workloads,placements,pods -o wide
   .venv/bin/python -m pytest e2e -m "not byhand and not long" {logins}
 They go away with `make kind-down`."""
 
@@ -144,11 +153,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--kuberay", default=addons.KUBERAY, metavar="FOLDER", help="KubeRay's kustomization (default: published)"
     )
     parser.add_argument("--no-build", action="store_true", help=f"take Docker's image {DEVELOPED} as it is")
-    given = parser.parse_args(argv)
-    manifests = Manifests(given.kueue, given.kuberay)
-    if given.what == "down":
+    options = parser.parse_args(argv)
+    manifests = Manifests(options.kueue, options.kuberay)
+    if options.what == "down":
         return told(_down)
-    return told(lambda: _demo(given.image, manifests, build=not given.no_build))
+    return told(lambda: _demo(options.image, manifests, build=not options.no_build))
 
 
 if __name__ == "__main__":

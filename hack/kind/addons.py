@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack.kind.clusters import KindCluster
-from hack.kind.engine import ENOUGH_PROCESSORS, PATIENCE
+from hack.kind.engine import ENOUGH_PROCESSORS
+from hack.kind.programs import await_kubectl, run_kubectl
 from hack.kind.record import Record
 from hack.lab.base import versions
-from hack.lab.base.commands import run
-from hack.lab.base.progress import LabError, step
-from hack.testbed import clusters
+from hack.lab.base.progress import step
 
 KUEUE = f"https://github.com/kubernetes-sigs/kueue/releases/download/{versions.KUEUE}/manifests.yaml"
-KUBERAY = f"https://github.com/ray-project/kuberay/ray-operator/config/default?ref={versions.KUBERAY}"
-_WEBHOOK_PATIENCE = 120.0  # seconds; Kueue's pod is ready before the API server reaches its webhooks
+# kustomize gives git 27 s unless told, and git fetches the whole repository.
+KUBERAY = f"https://github.com/ray-project/kuberay/ray-operator/config/default?ref={versions.KUBERAY}&timeout=600s"
 _CLUSTER_QUEUE = json.dumps(
     {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -23,7 +22,11 @@ _CLUSTER_QUEUE = json.dumps(
         "spec": {"namespaceSelector": {}},
     }
 )
-# What the requests of a control plane come down to on two processors: nothing but a demo runs beside it.
+# Kueue's manifest says that its image is always pulled; the node has it.
+_NO_PULL = json.dumps(
+    [{"op": "add", "path": "/spec/template/spec/containers/0/imagePullPolicy", "value": "IfNotPresent"}]
+)
+# With two processors: nothing but a demo runs beside these.
 _LOWERED = (
     ("kube-system", "deployment/coredns", "10m"),
     ("kube-system", "daemonset/kindnet", "10m"),
@@ -44,49 +47,39 @@ def install(cluster: KindCluster, kubeconfig: Path, manifests: Manifests, record
     if cluster.is_manager:  # before Kueue, whose webhooks reject other pods until it runs
         _apply(cluster, kubeconfig, record, "KubeRay", ("-k", manifests.kuberay))
     _apply(cluster, kubeconfig, record, "Kueue", ("-f", manifests.kueue))
+    run_kubectl(kubeconfig, "--namespace=kueue-system", "patch", "deployment/kueue-controller-manager", "--type=json",
+                f"--patch={_NO_PULL}")  # fmt: skip
     if processors < ENOUGH_PROCESSORS:
         _lower_requests(kubeconfig)
-    with step(f"kind: Kueue in {cluster.name} is ready"):
+    with step(f"kind: wait for Kueue in {cluster.name}"):
         _await_rollouts(cluster, kubeconfig)
         _await_webhook(cluster, kubeconfig)
 
 
 def _apply(cluster: KindCluster, kubeconfig: Path, record: Record, addon: str, source: tuple[str, str]) -> None:
-    if addon in record.addons:
+    if record.addons.get(addon) == source[1]:
         return
     with step(f"kind: {addon} in {cluster.name}"):
-        _kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", *source)
-    record.add_addon(addon)
+        run_kubectl(kubeconfig, "apply", "--server-side", "--force-conflicts", *source, long=True)
+    record.add_addon(addon, source[1])
 
 
 def _lower_requests(kubeconfig: Path) -> None:
-    _kubectl(kubeconfig, "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=1")
+    run_kubectl(kubeconfig, "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=1")
     for namespace, workload, processors in _LOWERED:
-        _kubectl(kubeconfig, f"--namespace={namespace}", "set", "resources", workload, f"--requests=cpu={processors}")
+        run_kubectl(
+            kubeconfig, f"--namespace={namespace}", "set", "resources", workload, f"--requests=cpu={processors}"
+        )
 
 
 def _await_rollouts(cluster: KindCluster, kubeconfig: Path) -> None:
     status = ("rollout", "status", "--timeout=600s")
     if cluster.is_manager:
-        _kubectl(kubeconfig, "--namespace=default", *status, "deployment/kuberay-operator")
-    _kubectl(kubeconfig, "--namespace=kueue-system", *status, "deployment/kueue-controller-manager")
+        run_kubectl(kubeconfig, "--namespace=default", *status, "deployment/kuberay-operator", long=True)
+    run_kubectl(kubeconfig, "--namespace=kueue-system", *status, "deployment/kueue-controller-manager", long=True)
 
 
 def _await_webhook(cluster: KindCluster, kubeconfig: Path) -> None:
-    """A dry run changes nothing, but passes every webhook."""
-    last = ""
-
-    def answers() -> bool:
-        nonlocal last
-        try:
-            _kubectl(kubeconfig, "create", "--dry-run=server", "-f", "-", input=_CLUSTER_QUEUE)
-        except LabError as failure:
-            last = str(failure)
-            return False
-        return True
-
-    clusters.wait(answers, _WEBHOOK_PATIENCE, f"Kueue's webhook in {cluster.name} answers", lambda: last)
-
-
-def _kubectl(kubeconfig: Path, *words: str, input: str | None = None) -> None:
-    run(["kubectl", f"--kubeconfig={kubeconfig}", *words], input=input, timeout=PATIENCE)
+    """Kueue's pod is ready before the API server reaches its webhooks. A dry run passes all of them."""
+    words = ("create", "--dry-run=server", "-f", "-")
+    await_kubectl(kubeconfig, *words, goal=f"Kueue's webhook in {cluster.name} answers", input=_CLUSTER_QUEUE)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import yaml
 
-Command = list[str]
-
 PODS = "10.64.0.0/14"
 """Pods of all clusters. Packets to them keep their sender's address: workers and heads know each other by it."""
 
 PREFIX = "rayspan-"  # of a cluster's name, so that kind's list shows that it is ours
 MANAGER = "mgr"
-# A control plane of one node has no other to elect, and a busy machine makes it lose its lease, which ends it.
+# A control plane of one node has no other to elect, and a busy machine makes it lose its lease, which ends it. kubeadm
+# takes this list in place of kind's own, which is for volumes on the node alone.
 _NO_ELECTION = {"extraArgs": [{"name": "leader-elect", "value": "false"}]}
 
 
@@ -82,10 +81,10 @@ def configuration(cluster: KindCluster, image: str) -> str:
     )
 
 
-def routes(addresses: Mapping[str, str]) -> Iterator[Command]:
-    """The commands that lead each node to the pods of the others; `addresses` are the nodes', by the cluster's name."""
+def routes(addresses: Mapping[str, str]) -> Iterator[list[str]]:
+    """The words of docker that lead each node to the pods of the others; `addresses` are the nodes', by cluster."""
     for here in CLUSTERS:
         for there in CLUSTERS:
             if here != there:
                 way = ["ip", "route", "replace", there.pods, "via", addresses[there.name]]
-                yield ["docker", "exec", here.node, *way]
+                yield ["exec", here.node, *way]

@@ -1,144 +1,168 @@
 """Docker's engine: whether it can run three clusters, and the images that their nodes get from it.
 
-Nodes pull nothing: each would pull Ray's two gigabytes for itself, and Docker Hub limits how often.
+Nodes pull nothing: each would pull Ray's image for itself, and Docker Hub limits how often.
 """
 
 import json
 import shutil
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hack.kind.clusters import KindCluster
+from hack.kind.programs import run_docker, run_kind
 from hack.kind.record import Record
 from hack.lab.base import versions
-from hack.lab.base.commands import run
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError, step
 from hack.release.overlays import DEVELOPED
 
-PATIENCE = 1800.0  # seconds for one command; the longest pulls Ray's image
 PROGRAMS = ("docker", "git", "kind", "kubectl")  # git is for kubectl, which reads KubeRay's kustomization by it
 KUEUE_IMAGE = f"registry.k8s.io/kueue/kueue:{versions.KUEUE}"
 KUBERAY_IMAGE = f"quay.io/kuberay/operator:{versions.KUBERAY}"
 RAY_IMAGE = f"rayproject/ray:{versions.RAY}"
 # With fewer, the requests of the control plane, Kueue and Rayspan leave the manager no room for a job.
 ENOUGH_PROCESSORS = 4
-LEAST_PROCESSORS, LEAST_MEMORY = 2, 7 * 1024**3
-# An engine of this API or newer may keep images of several platforms, and saves all of them unless told.
+LEAST_PROCESSORS = 2
+LEAST_MEMORY, ENOUGH_MEMORY = 7 * 1024**3, 10 * 10**9  # three clusters took 7.8 GiB while the job ran
+# From this API on, an engine may keep images of several platforms, and saves all of them unless told.
 _PLATFORM_API = (1, 48)
-_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
-_ENOUGH_INOTIFY = 512
+_INOTIFY = Path("/proc/sys/fs/inotify")
+_ENOUGH_INOTIFY = {"max_user_instances": 512, "max_user_watches": 524288}  # as kind's known issues advise
 
 
 def check() -> int:
     """The processors that the engine has; raises LabError with all that is missing."""
     if missing := [program for program in PROGRAMS if not shutil.which(program)]:
         raise LabError(f"It needs {_listed(PROGRAMS)}; {_listed(missing)} cannot be found.")
-    info = _info()
+    info = json.loads(run_docker("info", "--format", "{{json .}}"))
     if faults := list(find_faults(info)):
         raise LabError(" ".join(faults))
-    if hint := inotify_hint(_INOTIFY):
-        print(hint, file=sys.stderr)
     return int(info["NCPU"])
 
 
 def find_faults(info: Mapping[str, Any]) -> Iterator[str]:
     """What keeps three clusters from running, in sentences; `info` is what `docker info` prints."""
-    processors, memory = int(info.get("NCPU") or 0), int(info.get("MemTotal") or 0)
-    if processors < LEAST_PROCESSORS:
-        yield f"Docker has {processors} processor(s); three clusters need {LEAST_PROCESSORS} at least."
-    if memory < LEAST_MEMORY:
+    if errors := info.get("ServerErrors"):
+        yield f"Docker does not answer: {' '.join(errors)}"
+        return
+    if info["NCPU"] < LEAST_PROCESSORS:
+        yield f"Docker has {info['NCPU']} processor; three clusters need {LEAST_PROCESSORS} at least."
+    if info["MemTotal"] < LEAST_MEMORY:
         yield (
-            f"Docker has {memory / 1024**3:.1f} GiB of memory; three clusters need {LEAST_MEMORY // 1024**3}. "
-            "Docker Desktop gives more under Settings > Resources."
+            f"Docker has {info['MemTotal'] / 1024**3:.1f} GiB of memory; three clusters need "
+            f"{LEAST_MEMORY // 1024**3}. Docker Desktop gives more under Settings > Resources."
         )
 
 
-def inotify_hint(file: Path) -> str:
-    """What to do about a small limit of inotify; empty where it is large enough, or is not this machine's."""
-    if not file.exists() or (limit := int(file.read_text())) >= _ENOUGH_INOTIFY:
-        return ""
-    return (
-        f"hint: fs.inotify.max_user_instances is {limit}. If pods fail with `too many open files`, run "
-        f"`sudo sysctl fs.inotify.max_user_instances={_ENOUGH_INOTIFY}`."
-    )
+def hints() -> Iterator[str]:
+    """What may go wrong here, in sentences."""
+    info = json.loads(run_docker("info", "--format", "{{json .}}"))
+    yield from engine_hints(info)
+    yield from inotify_hints(_INOTIFY)
+    if versions.KIND.removeprefix("v") not in (release := run_kind("version").strip()):
+        yield f"The node image was published with kind {versions.KIND}, and this is {release}."
+
+
+def engine_hints(info: Mapping[str, Any]) -> Iterator[str]:
+    if info["MemTotal"] < ENOUGH_MEMORY:
+        yield f"Docker has less than {ENOUGH_MEMORY // 10**9} GB of memory, so pods may be killed for lack of it."
+    if info.get("CgroupVersion") == "1":
+        yield "This machine has cgroup v1, with which the published node images do not start."
+
+
+def inotify_hints(place: Path) -> Iterator[str]:
+    """What to do about small limits; nothing where they are large enough, or are not this machine's."""
+    for name, enough in _ENOUGH_INOTIFY.items():
+        file = place / name
+        if file.exists() and (limit := int(file.read_text())) < enough:
+            yield (
+                f"fs.inotify.{name} is {limit}. If pods fail with `too many open files`, run "
+                f"`sudo sysctl fs.inotify.{name}={enough}`."
+            )
 
 
 def address(cluster: KindCluster) -> str:
     """The address of a cluster's node in Docker's network."""
     form = '{{(index .NetworkSettings.Networks "kind").IPAddress}}'
-    return run(["docker", "inspect", "--format", form, cluster.node], timeout=PATIENCE).strip()
+    return run_docker("inspect", "--format", form, cluster.node).strip()
 
 
 def build_controller() -> None:
     """Build the controller's image from this checkout."""
-    run(["docker", "build", "--tag", DEVELOPED, REPO], timeout=PATIENCE)
+    run_docker("build", "--tag", DEVELOPED, REPO, long=True)
 
 
 def pull_images() -> None:
-    """Pull what Docker does not have yet."""
+    """Pull those that Docker does not have for its own architecture."""
+    architecture = _server()["Arch"]
     for image in (KUEUE_IMAGE, KUBERAY_IMAGE, RAY_IMAGE):
-        if not _id(image):
+        if _inspect(image, "{{.Architecture}}") != architecture:
             with step(f"docker: pull {image}"):
-                source = published_name(image, str(_info().get("Architecture")))
-                run(["docker", "pull", "--quiet", source], timeout=PATIENCE)
+                source = published_name(image, architecture)
+                run_docker("pull", "--quiet", source, long=True)
                 if source != image:
-                    run(["docker", "tag", source, image], timeout=PATIENCE)
+                    run_docker("tag", source, image)
 
 
 def published_name(image: str, architecture: str) -> str:
     """The name under which an image is published for this architecture: Ray's for arm64 has a name of its own."""
-    return f"{image}-aarch64" if image == RAY_IMAGE and architecture in ("aarch64", "arm64") else image
+    return f"{image}-aarch64" if image == RAY_IMAGE and architecture == "arm64" else image
 
 
-def load_images(images: Mapping[str, Sequence[KindCluster]], records: Mapping[str, Record], place: Path) -> set[str]:
-    """Load each image into its clusters, where they have not the same one; returns those that replaced another one."""
-    replaced = set()
+def load_images(
+    images: Mapping[str, Sequence[KindCluster]],
+    records: Mapping[str, Record],
+    place: Path,
+    restart: Callable[[], None],
+) -> None:
+    """Load each image into its clusters, where they have another one or none; `restart` the controller for its own.
+
+    The record is written last, so that nothing is left out after an interrupt.
+    """
     for image, clusters in images.items():
-        number = _id(image)
-        stale = [cluster for cluster in clusters if records[cluster.name].images.get(image) != number]
-        if not stale:
-            continue
-        with step(f"kind: load {image} into {_listed([cluster.name for cluster in stale])}"):
-            archive = _save(image, place)
-            for cluster in stale:
-                run(["kind", "load", "image-archive", archive, "--name", cluster.kind], timeout=PATIENCE)
-                if image in records[cluster.name].images:
-                    replaced.add(image)
-                records[cluster.name].add_image(image, number)
-            archive.unlink()
-    return replaced
+        image_id = _inspect(image, "{{.Id}}")
+        outdated = [cluster for cluster in clusters if records[cluster.name].images.get(image) != image_id]
+        if outdated:
+            with step(f"kind: load {image} into {_listed([cluster.name for cluster in outdated])}"):
+                _load(image, outdated, place / "image.tar")
+            if image == DEVELOPED:
+                restart()
+            for cluster in outdated:
+                records[cluster.name].add_image(image, image_id)
 
 
-def _save(image: str, place: Path) -> Path:
-    """An archive of the image. `kind load docker-image` would save it anew for each cluster, and fails with images of
-    several platforms (kind issue 3795)."""
-    archive = place / "image.tar"
-    run(["docker", "save", *_platform(), "--output", archive, image], timeout=PATIENCE)
-    return archive
+def _load(image: str, clusters: Sequence[KindCluster], archive: Path) -> None:
+    """By an archive: `kind load docker-image` saves the image for each cluster, and fails with images of several
+    platforms (kind issue 3795)."""
+    try:
+        run_docker("save", *_platform_option(), "--output", archive, image, long=True)
+        for cluster in clusters:
+            run_kind("load", "image-archive", archive, "--name", cluster.kind, long=True)
+    finally:
+        archive.unlink(missing_ok=True)
 
 
-def _platform() -> list[str]:
-    told = json.loads(run(["docker", "version", "--format", "{{json .Server}}"], timeout=PATIENCE))
-    return platform_option(str(told["ApiVersion"]), str(told["Arch"]))
+def _platform_option() -> list[str]:
+    client = json.loads(run_docker("version", "--format", "{{json .Client}}"))
+    server = _server()
+    return platform_option([client["ApiVersion"], server["ApiVersion"]], server["Arch"])
 
 
-def platform_option(api_version: str, architecture: str) -> list[str]:
-    """The option of `docker save` for one platform; none for an engine that does not know it."""
-    known = tuple(map(int, api_version.split("."))) >= _PLATFORM_API
-    return [f"--platform=linux/{architecture}"] if known else []
+def platform_option(api_versions: Sequence[str], architecture: str) -> list[str]:
+    """The option of `docker save` for one platform; none where the client or the engine does not know it."""
+    is_known = min(tuple(map(int, version.split("."))) for version in api_versions) >= _PLATFORM_API
+    return [f"--platform=linux/{architecture}"] if is_known else []
 
 
-def _id(image: str) -> str:
-    """The id of an image that Docker has; empty if it has none of that name."""
-    return run(["docker", "image", "inspect", "--format", "{{.Id}}", image], timeout=PATIENCE, check=False).strip()
+def _server() -> dict[str, str]:
+    server: dict[str, str] = json.loads(run_docker("version", "--format", "{{json .Server}}"))
+    return server
 
 
-def _info() -> dict[str, Any]:
-    info: dict[str, Any] = json.loads(run(["docker", "info", "--format", "{{json .}}"], timeout=PATIENCE))
-    return info
+def _inspect(image: str, form: str) -> str:
+    """A property of an image that Docker has; empty if it has none of that name."""
+    return run_docker("image", "inspect", "--format", form, image, check=False).strip()
 
 
 def _listed(words: Sequence[str]) -> str:

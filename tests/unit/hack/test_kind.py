@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.demo import __main__ as demo
 from hack.kind import __main__ as program
-from hack.kind import clusters, engine
+from hack.kind import addons, clusters, engine, programs
 from hack.kind.clusters import CLUSTERS
-from hack.kind.record import Record
 from hack.lab.base import commands, versions
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.release.overlays import DEVELOPED
+from hack.testbed import install
 
 ADDRESSES = {"mgr": "172.18.0.2", "east": "172.18.0.3", "west": "172.18.0.4"}
 CONFIGURATIONS = [yaml.safe_load(clusters.configuration(cluster, versions.KIND_NODE)) for cluster in CLUSTERS]
@@ -67,8 +68,8 @@ def test_the_senders_of_packets_to_pods_alone_are_not_masked() -> None:
 def test_each_node_has_a_route_to_the_pods_of_the_others() -> None:
     commands = [shlex.join(command) for command in clusters.routes(ADDRESSES)]
     assert len(commands) == 6
-    assert "docker exec rayspan-mgr-control-plane ip route replace 10.65.0.0/16 via 172.18.0.3" in commands
-    assert "docker exec rayspan-east-control-plane ip route replace 10.66.0.0/16 via 172.18.0.4" in commands
+    assert "exec rayspan-mgr-control-plane ip route replace 10.65.0.0/16 via 172.18.0.3" in commands
+    assert "exec rayspan-east-control-plane ip route replace 10.66.0.0/16 via 172.18.0.4" in commands
     for cluster in CLUSTERS:
         assert not any(f"{cluster.node} ip route replace {cluster.pods} " in command for command in commands)
 
@@ -93,9 +94,9 @@ def test_missing_programs_are_reported_first(
     ("info", "words"),
     [
         pytest.param(ENOUGH, [], id="enough"),
-        pytest.param(ENOUGH | {"NCPU": 1}, ["1 processor(s)"], id="one processor"),
+        pytest.param(ENOUGH | {"NCPU": 1}, ["1 processor;"], id="one processor"),
         pytest.param(ENOUGH | {"MemTotal": 4 * 1024**3}, ["4.0 GiB"], id="little memory"),
-        pytest.param({}, ["0 processor(s)", "0.0 GiB"], id="no answer"),
+        pytest.param({"ServerErrors": ["Is the docker daemon running?"]}, ["daemon running"], id="no answer"),
     ],
 )
 def test_an_engine_that_is_too_small_is_reported(info: dict[str, Any], words: list[str]) -> None:
@@ -103,69 +104,192 @@ def test_an_engine_that_is_too_small_is_reported(info: dict[str, Any], words: li
     assert len(faults) == len(words) and all(word in fault for word, fault in zip(words, faults, strict=True))
 
 
-@pytest.mark.parametrize(("limit", "has_hint"), [("128", True), ("512", False), (None, False)])
-def test_a_small_limit_of_inotify_is_reported(tmp_path: Path, limit: str | None, has_hint: bool) -> None:
-    file = tmp_path / "max_user_instances"
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        pytest.param(ENOUGH, [], id="enough"),
+        pytest.param(ENOUGH | {"MemTotal": 8 * 1024**3}, ["memory"], id="little memory"),
+        pytest.param(ENOUGH | {"CgroupVersion": "1"}, ["cgroup v1"], id="an old kernel"),
+    ],
+)
+def test_what_may_go_wrong_is_hinted(info: dict[str, Any], words: list[str]) -> None:
+    hints = list(engine.engine_hints(info))
+    assert len(hints) == len(words) and all(word in hint for word, hint in zip(words, hints, strict=True))
+
+
+@pytest.mark.parametrize(("limit", "count"), [("128", 1), ("512", 0), (None, 0)])
+def test_a_small_limit_of_inotify_is_hinted(tmp_path: Path, limit: str | None, count: int) -> None:
     if limit:
-        file.write_text(f"{limit}\n")
-    assert bool(engine.inotify_hint(file)) is has_hint
+        (tmp_path / "max_user_instances").write_text(f"{limit}\n")
+    assert len(list(engine.inotify_hints(tmp_path))) == count
 
 
 @pytest.mark.parametrize(
     ("image", "architecture", "name"),
     [
-        (engine.RAY_IMAGE, "x86_64", engine.RAY_IMAGE),
-        (engine.RAY_IMAGE, "aarch64", f"{engine.RAY_IMAGE}-aarch64"),
-        (engine.KUEUE_IMAGE, "aarch64", engine.KUEUE_IMAGE),
+        (engine.RAY_IMAGE, "amd64", engine.RAY_IMAGE),
+        (engine.RAY_IMAGE, "arm64", f"{engine.RAY_IMAGE}-aarch64"),
+        (engine.KUEUE_IMAGE, "arm64", engine.KUEUE_IMAGE),
     ],
 )
 def test_rays_image_for_arm_has_another_name(image: str, architecture: str, name: str) -> None:
     assert engine.published_name(image, architecture) == name
 
 
-def test_an_engine_with_several_platforms_saves_one() -> None:
-    assert engine.platform_option("1.41", "amd64") == []
-    assert engine.platform_option("1.48", "arm64") == ["--platform=linux/arm64"]
+@pytest.mark.parametrize(
+    ("api_versions", "option"),
+    [
+        (["1.41", "1.50"], []),
+        (["1.50", "1.41"], []),
+        (["1.48", "1.50"], ["--platform=linux/arm64"]),
+    ],
+)
+def test_one_platform_is_saved_where_client_and_engine_know_several(api_versions: list[str], option: list[str]) -> None:
+    assert engine.platform_option(api_versions, "arm64") == option
 
 
-class Docker:
-    """Records the commands, and has images by these ids."""
+class Machine:
+    """Docker, kind and kubectl: what they were told, and an end before a command with this number."""
 
-    def __init__(self, ids: dict[str, str]) -> None:
-        self.ids, self.loaded = ids, list[tuple[str, str]]()
+    def __init__(self) -> None:
+        self.ids = dict.fromkeys((engine.KUEUE_IMAGE, engine.KUBERAY_IMAGE, engine.RAY_IMAGE, DEVELOPED), "1")
+        self.nodes: dict[str, str] = {}  # container -> its record
+        self.loaded: dict[str, dict[str, str]] = {}  # cluster -> image -> id
+        self.half_made = set[str]()  # clusters whose creation was interrupted
+        self.applied: dict[str, set[str]] = {}  # kubeconfig -> manifests
+        self.runs_image = ""  # of the controller
+        self.commands, self.ends_before = 0, -1
         self._saved = ""
 
-    def run(self, argv: Sequence[str | Path], **_: object) -> str:
-        words = [str(word) for word in argv]
-        if words[:3] == ["docker", "image", "inspect"]:
-            return self.ids[words[-1]]
-        if words[:2] == ["docker", "version"]:
-            return json.dumps({"ApiVersion": "1.41", "Arch": "amd64"})
-        if words[:2] == ["docker", "save"]:
-            self._saved = words[-1]
-            Path(words[words.index("--output") + 1]).touch()
-        elif words[:2] == ["kind", "load"]:
-            self.loaded.append((self._saved, words[-1]))
+    def run(self, argv: Sequence[str | Path], *, input: str | None = None, **_: object) -> str:
+        program, *words = [str(word) for word in argv]
+        if words[:2] == ["create", "cluster"] and self.commands + 1 == self.ends_before:
+            self.half_made.add(f"{clusters.PREFIX}{Path(words[-1]).stem}")
+            self.loaded |= dict.fromkeys(self.half_made, {})
+        self._count()
+        return {"docker": self._docker, "kind": self._kind, "kubectl": self._kubectl}[program](words, input or "")
+
+    def _count(self) -> None:
+        self.commands += 1
+        if self.commands == self.ends_before:
+            raise LabError("It was interrupted.")
+
+    def _docker(self, words: list[str], text: str) -> str:
+        match words:
+            case ["image", "inspect", "--format", "{{.Id}}", image]:
+                return self.ids[image]
+            case ["image", "inspect", *_]:
+                return "amd64"
+            case ["info", *_]:
+                return json.dumps(ENOUGH)
+            case ["version", *_]:
+                return json.dumps({"ApiVersion": "1.50", "Arch": "amd64"})
+            case ["save", *_]:
+                self._saved = words[-1]
+                Path(words[words.index("--output") + 1]).touch()
+            case ["exec", node, "cat", _]:
+                return self.nodes.get(node, "")
+            case ["exec", "--interactive", node, *_]:
+                self.nodes[node] = text
         return ""
 
+    def _kind(self, words: list[str], _: str) -> str:
+        match words:
+            case ["get", "clusters"]:
+                return "\n".join(self.loaded)
+            case ["delete", _, _, name, *_]:
+                self.loaded.pop(name, None)
+                self.half_made.discard(name)
+                self.nodes.pop(f"{name}-control-plane", None)
+                self.applied.pop(name.removeprefix(clusters.PREFIX), None)
+            case ["create", *_, file]:
+                name = f"{clusters.PREFIX}{Path(file).stem}"
+                assert name not in self.loaded, "kind refuses a cluster that is there"
+                self.loaded[name] = {}
+            case ["get", "kubeconfig", _, name]:
+                assert name not in self.half_made
+            case ["load", _, _, _, name]:
+                self.loaded[name][self._saved] = self.ids[self._saved]
+        return f"kind {versions.KIND}"
 
-def test_an_image_is_loaded_again_only_where_it_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    docker = Docker({DEVELOPED: "one", engine.RAY_IMAGE: "ray"})
-    monkeypatch.setattr(engine, "run", docker.run)
-    images = {DEVELOPED: CLUSTERS[:1], engine.RAY_IMAGE: CLUSTERS}
+    def _kubectl(self, words: list[str], _: str) -> str:
+        cluster = Path(words[0].partition("=")[2]).stem
+        if words[1] == "apply":
+            self.applied.setdefault(cluster, set()).add(words[-1])
+        return ""
 
-    def load() -> set[str]:
-        docker.loaded.clear()
-        records = {each.name: Record.read(tmp_path / f"{each.name}.json") for each in CLUSTERS}
-        return engine.load_images(images, records, tmp_path)
+    def install(self, *_: object, **__: object) -> None:
+        self._count()
+        self.runs_image = self.runs_image or self.loaded["rayspan-mgr"][DEVELOPED]
 
-    assert load() == set() and len(docker.loaded) == 4
-    assert load() == set() and docker.loaded == []
-    docker.ids[DEVELOPED] = "two"
-    assert load() == {DEVELOPED} and docker.loaded == [(DEVELOPED, "rayspan-mgr")]
-    (tmp_path / "east.json").unlink()  # a new cluster
-    assert load() == set() and docker.loaded == [(engine.RAY_IMAGE, "rayspan-east")]
-    assert not (tmp_path / "image.tar").exists()
+    def restart_controller(self, _: object) -> None:
+        self._count()
+        if self.runs_image:
+            self.runs_image = self.loaded["rayspan-mgr"][DEVELOPED]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(programs, "run", machine.run)
+    monkeypatch.setattr(programs, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(program, "_FILES", tmp_path)
+    monkeypatch.setattr(program, "_SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(install, "install", machine.install)
+    monkeypatch.setattr(install, "restart_controller", machine.restart_controller)
+    monkeypatch.setattr(demo, "run_job", lambda _: [])
+    return machine
+
+
+def _check_complete(machine: Machine) -> None:
+    assert machine.loaded == {
+        "rayspan-mgr": machine.ids,
+        **{
+            name: {image: machine.ids[image] for image in (engine.KUEUE_IMAGE, engine.RAY_IMAGE)}
+            for name in ("rayspan-east", "rayspan-west")
+        },
+    }
+    assert machine.applied == {"mgr": {addons.KUBERAY, addons.KUEUE}, "east": {addons.KUEUE}, "west": {addons.KUEUE}}
+    assert machine.runs_image == machine.ids[DEVELOPED]
+
+
+def test_a_second_demo_repeats_nothing(machine: Machine) -> None:
+    assert program.main(["demo"]) == 0
+    _check_complete(machine)
+    first = machine.commands
+    assert program.main(["demo"]) == 0
+    assert machine.commands - first < first / 2 + 10
+
+
+@pytest.mark.parametrize("is_update", [False, True], ids=["new clusters", "a changed controller"])
+def test_a_demo_goes_on_after_an_interrupt_at_any_command(machine: Machine, is_update: bool) -> None:
+    first = 0
+    if is_update:
+        assert program.main(["demo"]) == 0
+        first = machine.commands
+    number = 0
+    while True:
+        number += 1
+        if is_update:
+            machine.ids[DEVELOPED] = f"changed {number}"
+        else:
+            machine.loaded, machine.nodes, machine.applied, machine.runs_image = {}, {}, {}, ""
+        machine.ends_before = machine.commands + number
+        was_interrupted = program.main(["demo"]) == 1
+        machine.ends_before = -1
+        assert program.main(["demo"]) == 0
+        _check_complete(machine)
+        if not was_interrupted:
+            break
+    assert number > 30 and first >= 0
+
+
+def test_down_deletes_all_even_if_one_deletion_fails(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["demo"]) == 0
+    machine.ends_before = machine.commands + 1
+    assert program.main(["down"]) == 1
+    assert [*machine.loaded] == ["rayspan-mgr"] and "interrupted" in capsys.readouterr().err
 
 
 def test_a_failed_command_shows_its_reason_last() -> None:

@@ -21,7 +21,7 @@ from hack.release import overlays, plugin
 _FILES = sorted((REPO / ".github/workflows").iterdir())
 _RELEASE = REPO / ".github/workflows/release.yaml"
 # Programs of ubuntu-24.04, and the Python that the workflow sets up.
-_ON_THE_MACHINE = {"docker", "echo", "gh", "git", "go", "helm", "make", "python3.11", "sha256sum", "sudo"}
+_ON_THE_MACHINE = {"df", "docker", "echo", "gh", "git", "go", "helm", "make", "python3.11", "sha256sum", "sudo"}
 # The input by which an action takes the image that it runs. Without it the action runs a tag that moves.
 _IMAGE_INPUTS = {"docker/setup-qemu-action": "image", "docker/setup-buildx-action": "driver-opts"}
 _ACTIONS_WITHOUT_IMAGE = {"actions/checkout", "actions/setup-python", "actions/attest-build-provenance"}
