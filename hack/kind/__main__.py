@@ -10,9 +10,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from adapter import names
 from hack.demo import __main__ as demo
 from hack.kind import addons, clusters, engine
 from hack.kind.addons import Manifests
@@ -25,6 +27,8 @@ from hack.lab.base.progress import LabError, step, told
 from hack.release.overlays import DEVELOPED
 from hack.testbed import clusters as testbed
 from hack.testbed import install
+from hack.testbed.clusters import Clusters
+from hack.testbed.reader import NotThere
 
 _FILES = REPO / "build" / "kind"
 _SIDE_BY_SIDE = 2  # clusters that start together; most of it is waiting
@@ -50,6 +54,7 @@ def _demo(node_image: str, manifests: Manifests, *, build: bool) -> int:
             for each in CLUSTERS
         ]
     )
+    _accept_workers(fleet)
     workers = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
     install.install(fleet.manager.kubeconfig, workers, servers={each.name: each.server for each in _WORKERS})
     faults = demo.run_job(fleet)
@@ -94,6 +99,17 @@ def _create(cluster: KindCluster, node_image: str) -> None:
         words = ("--config=-", "--wait=300s", "--kubeconfig", _kubeconfig(cluster))
         run_kind("create", "cluster", *words, input=text, long=True)
         Record(cluster.node).write()
+
+
+def _accept_workers(fleet: Clusters) -> None:
+    """Let the manager take a worker cluster that was created again for the earlier one of its name."""
+    with suppress(NotThere):  # Rayspan is not installed yet
+        for name, cluster in fleet.workers.items():
+            earlier_uid = (fleet.manager.get("workerclusters", name).get("status") or {}).get("clusterUID")
+            uid = cluster.get("namespaces", "kube-system")["metadata"]["uid"]
+            if earlier_uid not in (None, uid):
+                accept = f"{names.ACCEPT_CLUSTER_ANNOTATION}={uid}"
+                fleet.manager.kubectl("annotate", "workerclusters", name, "--overwrite", accept)
 
 
 def _write_kubeconfig(cluster: KindCluster) -> None:

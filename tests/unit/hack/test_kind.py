@@ -165,7 +165,7 @@ class Machine:
         program, *words = [str(word) for word in argv]
         if words[:2] == ["create", "cluster"] and self.commands + 1 == self.ends_before:
             self.half_made.add(f"{clusters.PREFIX}{Path(words[-1]).stem}")
-            self.loaded |= dict.fromkeys(self.half_made, {})
+            self.loaded |= {name: {} for name in self.half_made}
         self._count()
         return {"docker": self._docker, "kind": self._kind, "kubectl": self._kubectl}[program](words, input or "")
 
@@ -238,6 +238,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     monkeypatch.setattr(program, "_SIDE_BY_SIDE", 1)
     monkeypatch.setattr(install, "install", machine.install)
     monkeypatch.setattr(install, "restart_controller", machine.restart_controller)
+    monkeypatch.setattr(program, "_accept_workers", lambda _: None)  # it asks API servers
     monkeypatch.setattr(demo, "run_job", lambda _: [])
     return machine
 
