@@ -113,8 +113,8 @@ def resolve_name(name: str) -> Dict[str, Any]:
 
 
 def await_answer(answer: "Future[Dict[str, Any]]") -> Dict[str, Any]:
-    try:
-        return answer.result(silence)
+    try:  # a connection ends by itself after `silence`, and a resolver may hang
+        return answer.result(silence + 3)
     except Exception:
         return {"error": f"no answer in {silence:g} s"}
 

@@ -130,6 +130,14 @@ def test_a_port_is_tried_by_a_connection(tmp_path: Path) -> None:
     )
 
 
+def test_a_refused_connection_is_reported_on_a_busy_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last try begins before the time is over, and ends after it."""
+    sleeps_long = "import time\nsleep = time.sleep\ntime.sleep = lambda _: sleep(0.7)\n"
+    monkeypatch.setattr(programs, "PROBE_CLIENT", sleeps_long + programs.PROBE_CLIENT)
+    port = {"address": "127.0.0.1", "port": free_port()}
+    assert ask(tmp_path, silence=1, relay=[port])["ports"] == [{"error": "refused"}]
+
+
 def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
     with answering(close=False) as silent:
         assert ask(tmp_path, silent, silence=0.5)["peers"] == [{"error": "timeout"}]
