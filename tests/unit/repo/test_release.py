@@ -28,6 +28,8 @@ VERSION, REPOSITORY = f"v{__version__}", "rayspan/rayspan"
 IMAGE = f"{REPOSITORY}:{VERSION}"
 SECRETS = {"multiKueue": {"secretNames": ["east", "west"]}}  # the Secrets that the component names
 Render = Callable[..., list[Raw]]
+# The first test with helm builds it, of the time that other tests leave: a quarter of an hour was not enough.
+pytestmark = pytest.mark.timeout(2700)
 
 
 @pytest.fixture(scope="module")
