@@ -37,8 +37,8 @@ _MANAGER, *_WORKERS = CLUSTERS
 
 def _demo(node_image: str, manifests: Manifests, *, build: bool) -> int:
     """Make what is missing, install, run the job, and say how to go on."""
-    processors = engine.check()
-    for hint in engine.hints():
+    info = engine.check()
+    for hint in engine.hints(info):
         print(f"hint: {hint}", file=sys.stderr)
     _FILES.mkdir(parents=True, exist_ok=True)
     records = _ensure_clusters(node_image)
@@ -50,7 +50,7 @@ def _demo(node_image: str, manifests: Manifests, *, build: bool) -> int:
     engine.load_images(_images(), records, _FILES, restart=lambda: install.restart_controller(fleet.manager))
     _side_by_side(
         [
-            partial(addons.install, each, _kubeconfig(each), manifests, records[each.name], processors)
+            partial(addons.install, each, _kubeconfig(each), manifests, records[each.name], info["NCPU"])
             for each in CLUSTERS
         ]
     )

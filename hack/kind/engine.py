@@ -31,14 +31,14 @@ _INOTIFY = Path("/proc/sys/fs/inotify")
 _ENOUGH_INOTIFY = {"max_user_instances": 512, "max_user_watches": 524288}  # as kind's known issues advise
 
 
-def check() -> int:
-    """The processors that the engine has; raises LabError with all that is missing."""
+def check() -> dict[str, Any]:
+    """What `docker info` prints; raises LabError with all that is missing."""
     if missing := [program for program in PROGRAMS if not shutil.which(program)]:
         raise LabError(f"It needs {_listed(PROGRAMS)}; {_listed(missing)} cannot be found.")
-    info = json.loads(run_docker("info", "--format", "{{json .}}"))
+    info: dict[str, Any] = json.loads(run_docker("info", "--format", "{{json .}}"))
     if faults := list(find_faults(info)):
         raise LabError(" ".join(faults))
-    return int(info["NCPU"])
+    return info
 
 
 def find_faults(info: Mapping[str, Any]) -> Iterator[str]:
@@ -55,9 +55,8 @@ def find_faults(info: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def hints() -> Iterator[str]:
+def hints(info: Mapping[str, Any]) -> Iterator[str]:
     """What may go wrong here, in sentences."""
-    info = json.loads(run_docker("info", "--format", "{{json .}}"))
     yield from engine_hints(info)
     yield from inotify_hints(_INOTIFY)
     if versions.KIND.removeprefix("v") not in (release := run_kind("version").strip()):

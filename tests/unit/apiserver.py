@@ -25,16 +25,22 @@ TOKEN = "swordfish"
 PAGE = "<html><body>Please sign in.</body></html>\n"
 
 
-class _Selector(selectors.DefaultSelector):
+class _ScaledSelector(selectors.DefaultSelector):
+    """Waits for a loop's timeouts times `factor`."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(None if timeout is None else timeout / SPEED)
+        return super().select(None if timeout is None else timeout * self._factor)
 
 
 class Hurried(asyncio.SelectorEventLoop):
     """A loop whose clock runs faster: sockets are as they are, and a back-off is over five times as soon."""
 
     def __init__(self) -> None:
-        super().__init__(_Selector())
+        super().__init__(_ScaledSelector(1 / SPEED))
 
     def time(self) -> float:
         return super().time() * SPEED
@@ -51,11 +57,6 @@ def hurried(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
-class _PatientSelector(selectors.DefaultSelector):
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(None if timeout is None else timeout * SLOWNESS)
-
-
 class Jumping(asyncio.SelectorEventLoop):
     """A loop for a process that can be stopped: nothing in it runs meanwhile, and its clock goes on.
 
@@ -65,7 +66,7 @@ class Jumping(asyncio.SelectorEventLoop):
     ahead = 0.0
 
     def __init__(self) -> None:
-        super().__init__(_PatientSelector())
+        super().__init__(_ScaledSelector(SLOWNESS))
 
     def time(self) -> float:
         return super().time() / SLOWNESS + self.ahead

@@ -265,10 +265,8 @@ def test_a_second_demo_repeats_nothing(machine: Machine) -> None:
 
 @pytest.mark.parametrize("is_update", [False, True], ids=["new clusters", "a changed controller"])
 def test_a_demo_goes_on_after_an_interrupt_at_any_command(machine: Machine, is_update: bool) -> None:
-    first = 0
     if is_update:
         assert program.main(["demo"]) == 0
-        first = machine.commands
     number = 0
     while True:
         number += 1
@@ -283,7 +281,7 @@ def test_a_demo_goes_on_after_an_interrupt_at_any_command(machine: Machine, is_u
         _check_complete(machine)
         if not was_interrupted:
             break
-    assert number > 30 and first >= 0
+    assert number > 30
 
 
 def test_down_deletes_all_even_if_one_deletion_fails(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
