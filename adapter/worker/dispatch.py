@@ -11,7 +11,7 @@ RULES has the rules in order. The first that applies gives the actions, after de
 docs/architecture.md lists the rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -224,16 +224,26 @@ def _assign_free_slot(state: WorkerState) -> list[Action]:
     if mismatch := replica.mismatch_reason(state.placement, state.pod):
         text = f"Remote pods are not created: {mismatch}."
         return emit_event(state.worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
-    return [RequeueAfter(SLOT_RETRY)] if state.worker.slots.lost_template_slot else []
+    if state.worker.slots.lost_template_slot:
+        return [RequeueAfter(SLOT_RETRY)]
+    return _requeue_after_exclusion(state) if _has_slot_elsewhere(state) else []
 
 
 def _has_better_slot(state: WorkerState) -> bool:
-    return _better_slot(state) is not None
+    """Whether the template slot is in an excluded cluster, and the plan has a free one elsewhere."""
+    is_excluded = state.cluster in state.placement.excluded_clusters(state.now)
+    return has_template_slot(state.pod) and is_excluded and _may_choose_slot(state) and _has_slot_elsewhere(state)
 
 
 def _assign_better_slot(state: WorkerState) -> list[Action]:
-    slot = _better_slot(state)
-    return [AssignSlot(state.pod, slot.cluster, slot)] if slot else []
+    slot = _free_slot(state)
+    return [AssignSlot(state.pod, slot.cluster, slot)] if slot else _requeue_after_exclusion(state)
+
+
+def _requeue_after_exclusion(state: WorkerState) -> list[Action]:
+    """Wait for the cluster of a free slot to be reachable, which enqueues the pod, or for the end of an exclusion."""
+    ends = [exclusion.until for exclusion in state.placement.exclusions if exclusion.until > state.now]
+    return [RequeueAfter(min(ends) - state.now)] if ends else []
 
 
 def _is_unreachable(state: WorkerState) -> bool:
@@ -333,28 +343,26 @@ def _is_known_cluster(state: WorkerState) -> bool:
 
 
 def _free_slot(state: WorkerState) -> Slot | None:
-    """The first free slot in plan order; excluded clusters, where workers may not start, come last."""
-    excluded = state.placement.excluded_clusters(state.now)
-    slots = replica.open_slots(state.placement, state.pod, state.worker.slots.taken, state.worker.slots.joined)
-    free = (slot for slot in slots if _takes_new_pods(state.worker, slot))
-    first = next(free, None)
-    if first is None or first.cluster not in excluded:
-        return first
-    return next((slot for slot in free if slot.cluster not in excluded), first)
+    """The first free slot in plan order; in an excluded cluster, only if the plan has no free slot elsewhere.
+
+    Workers may not start in an excluded cluster, and workers there make the share elsewhere surplus
+    (gang/group_slots.py). So the pod waits while the cluster of its slot elsewhere is unreachable.
+    """
+    excluded = state.placement.excluded_clusters(state.now) if _has_slot_elsewhere(state) else ()
+    return next((slot for slot in _open_slots(state, excluded) if slot.cluster in state.worker.clusters.targets), None)
 
 
-def _better_slot(state: WorkerState) -> Slot | None:
-    """A free slot elsewhere, if the template slot is in an excluded cluster."""
-    excluded = state.placement.excluded_clusters(state.now)
-    if not has_template_slot(state.pod) or state.cluster not in excluded or not _may_choose_slot(state):
-        return None
-    free = _free_slot(state)
-    return free if free and free.cluster not in excluded else None
+def _has_slot_elsewhere(state: WorkerState) -> bool:
+    """Whether the plan has a free slot outside of excluded clusters; its cluster may be unreachable."""
+    return any(True for _ in _open_slots(state, state.placement.excluded_clusters(state.now)))
 
 
-def _takes_new_pods(worker: Worker, slot: Slot) -> bool:
-    """Whether the slot's cluster takes new pods; an unreachable cluster may have a pod on the slot already."""
-    return slot.cluster in worker.clusters.targets and slot.cluster not in worker.clusters.draining
+def _open_slots(state: WorkerState, excluded: Collection[str]) -> Iterator[Slot]:
+    """The free slots in clusters that are neither drained nor excluded."""
+    slots, draining = state.worker.slots, state.worker.clusters.draining
+    for slot in replica.open_slots(state.placement, state.pod, slots.taken, slots.joined):
+        if slot.cluster not in draining and slot.cluster not in excluded:
+            yield slot
 
 
 def _observes_mirrors(state: WorkerState) -> bool:
@@ -429,7 +437,7 @@ RULES: Final = (
     ),
     Rule(
         "template slot in an excluded cluster",
-        "It gets a free slot in another cluster.",
+        "It gets a free slot in another cluster, and waits while that cluster is unreachable.",
         _has_better_slot,
         _assign_better_slot,
     ),
