@@ -18,7 +18,6 @@ _PAGE = REPO / "docs/reference.md"
 _PART = re.compile(r"<!-- tables -->.*<!-- end -->", re.DOTALL)
 _SOURCE = (REPO / "adapter/names.py").read_text()
 _LINES = _SOURCE.splitlines()
-_CONDITIONS = ("READY", "CONNECTED", "REACHABLE", "PLACED", "DISPATCHED_CONDITION")
 
 Row = tuple[str, str]
 
@@ -57,7 +56,7 @@ def _sections() -> list[tuple[str, str, list[Row]]]:
         ("Labels", "Label", _constants(lambda name: name.endswith("_LABEL"))),
         ("Annotations", "Annotation", _constants(lambda name: name.endswith("_ANNOTATION") or name == "JOINED_PREFIX")),
         ("Gate and node selector", "Word", _constants(lambda name: name in ("GATE", "LOCK_NODE_SELECTOR"))),
-        ("Conditions", "Condition", [(str(getattr(names, name)), _above(name)) for name in _CONDITIONS]),
+        ("Conditions", "Condition", [(str(getattr(names, name)), _above(name)) for name in _conditions()]),
         ("Reasons of conditions", "Reason", _members(names.ConditionReason)),
         ("Reasons of a Placement", "Reason", [*_members(names.ReasonCode)]),
         ("Reasons of failed worker pods", "Reason", _losses()),
@@ -72,6 +71,12 @@ def _constants(wanted: Any) -> list[Row]:
     found = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
     ours = {name: value for name, value in found.items() if value.startswith(f"{names.DOMAIN}/") and wanted(name)}
     return sorted((value, _above(name)) for name, value in ours.items())
+
+
+def _conditions() -> list[str]:
+    """The constants of the part of names.py that is about our conditions."""
+    (part,) = re.findall(r"^# --- our conditions -+\n(.*?)^# ---", _SOURCE, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^([A-Z_]+): Final", part, re.MULTILINE)
 
 
 def _losses() -> list[Row]:
