@@ -12,12 +12,14 @@ from hack.testbed.rayjob import ELASTIC, NAMESPACE, ZONES, Job, removed
 from hack.testbed.reader import Raw
 from hack.testbed.stage import pods_by_cluster
 
+FREED_SECONDS = 30  # until the quota of workers that left is free
+
 
 @pytest.mark.long  # without Ray: tests/integration/test_elastic.py
 def test_an_autoscaled_job_grows_into_both_clusters_and_frees_its_quota(fleet: Clusters) -> None:
     """Ray's autoscaler goes from one worker to four and back: no worker restarts, and freed quota returns."""
     with removed(Job(fleet, "rayjob-elastic", 1, sample=ELASTIC)) as job:
-        job.submit()
+        job.submit(words=f"--stay {FREED_SECONDS}")
         assert job.said("STARTED") == {"clusters": ["east"]}
         first, placement = job.pods(), job.placement()["metadata"]["name"]
         grown = job.said("GREW")
@@ -27,11 +29,9 @@ def test_an_autoscaled_job_grows_into_both_clusters_and_frees_its_quota(fleet: C
 
         shrunk = job.said("SHRANK")
         assert (shrunk["same"], shrunk["workers"]) == (True, 1)
+        freed = {"east": 1, "west": 0}
         wait(
-            lambda: _reserved_workers(fleet) in ({"east": 1, "west": 0}, {"east": 0, "west": 0}),
-            30,
-            "quota is free",
-            job.dump,
+            lambda: _reserved_workers(fleet) == freed, FREED_SECONDS, "the job holds quota of its one worker", job.dump
         )
         assert job.wait_for_end() == "SUCCEEDED", job.output()
         assert job.placement()["metadata"]["name"] == placement

@@ -19,6 +19,7 @@ from hack.bench import (
     page,
     planner,
     record,
+    relay,
     reserve,
     rewriter,
     verdicts,
@@ -30,7 +31,7 @@ from hack.lab.base.progress import LabError
 
 _BENCHES = {
     module.NAME: module
-    for module in (crowd, dispatch, fleet, fleetfaults, makespan, multikueue, planner, reserve, rewriter, walk)
+    for module in (crowd, dispatch, fleet, fleetfaults, makespan, multikueue, planner, relay, reserve, rewriter, walk)
 }
 
 

@@ -222,6 +222,20 @@ FAULTS = {
     "wrong": Promise("gangs that were placed out of turn", 0.0, 0.0),
 }
 
+# The worst of all ways between a head and two workers. All clusters and Ray share the processors of one machine: on two
+# full ones a rate of 0.2 of the flat network's was seen.
+RELAY = {
+    "rate_ratio": Promise("the rate of objects of 256 MB against a flat network's", 0.5, 0.05),
+    "call_more_ms": Promise("milliseconds that a call takes longer than in a flat network", 3.0, 10.0),
+    "sidecar_mb": Promise("megabytes of an idle sidecar", 40.0, 80.0),
+    "sidecar_mcpu": Promise("thousandths of a processor that an idle sidecar uses", 50.0, 150.0),
+}
+RELAY_BESIDE = {
+    "cpu_s_gb": beside("processor seconds of the relay for each gigabyte"),
+    "mb_s": beside("megabytes a second over the relay"),
+    "flat_mb_s": beside("megabytes a second over the flat network"),
+}
+
 
 BENCHES: Mapping[str, tuple[Promise, ...]] = {
     "dispatch": (*DISPATCH.values(), *DISPATCH_BESIDE.values()),
@@ -235,6 +249,7 @@ BENCHES: Mapping[str, tuple[Promise, ...]] = {
     # Several rows keep one promise.
     "fleet": tuple(dict.fromkeys([*FLEET.values(), *WRITTEN.values(), *FLAT.values()])),
     "faults": tuple(FAULTS.values()),
+    "relay": (*RELAY.values(), *RELAY_BESIDE.values()),
 }
 
 
