@@ -139,6 +139,9 @@ QUOTA_ANNOTATION: Final = f"{DOMAIN}/quota-from-workers"
 JOB_DEFAULTS_LABEL: Final = f"{DOMAIN}/job-defaults"
 # On a RayJob or RayCluster: the lines that its queue has added.
 DEFAULTED_ANNOTATION: Final = f"{DOMAIN}/defaulted"
+# Written by users on a RayJob, RayCluster or RayService: the worker clusters that its workers leave and keep away from,
+# with commas between.
+MOVE_FROM_ANNOTATION: Final = f"{DOMAIN}/move-from"
 JOB_DEFAULTS_POLICY: Final = "rayspan-job-defaults"
 
 # --- WorkerClusters: written by admins ---------------------------------------------------------------------------
@@ -549,6 +552,8 @@ class EventReason(StrEnum):
     RESTARTS_ON_SHARE_LOSS = "RestartsOnShareLoss"
     # Job: its workers name a Service, an image or a scheduler that only the manager has.
     REFERS_TO_MANAGER = "RefersToManager"
+    # Job: a part of its annotation `rayspan.dev/move-from` is ignored.
+    MOVE_FROM_IGNORED = "MoveFromIgnored"
     # Pod: a worker pod lacks the gate or the node selector, so it gets no remote pod.
     POD_NOT_GATED = "PodNotGated"
     # RayService: requests pass the head, and are not led straight to the workers.

@@ -220,6 +220,11 @@ def restart_warning(workload: Workload, resolved_policy: ResolvedPolicy | None) 
     )
 
 
+def move_warning(workload: Workload, ignored: str) -> str:
+    """A sentence on what is ignored of the clusters that the job names to leave."""
+    return f"{_job_title(workload)}: {ignored}." if ignored else ""
+
+
 def autoscaler_timeout_warning(workload: Workload, job: JobObject) -> str:
     """A sentence if Ray's autoscaler keeps workers that it no longer needs pending for an hour.
 

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.admission import job_validation, queue_layout
 from adapter.admission.policy import PolicyObjects, ResolvedPolicy, policy_of_check, resolve_clusters
 from adapter.admission.readiness import no_cluster_message, policy_readiness, start_timeout_warning
-from adapter.objects import job_manifest, rayservice, specs
+from adapter.objects import job_manifest, move_from, rayservice, specs
 from adapter.objects.admissioncheck import AdmissionCheck, covered_groups
 from adapter.objects.job_manifest import JobManifest, JobParseResult
 from adapter.objects.queues import NO_CLUSTER_QUEUE, ClusterQueue, LocalQueue
@@ -83,7 +83,7 @@ def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarning
     parsed = job_manifest.parse_partially(job, key_of(raw)[0], of_service=is_service)
     queued = _queued_job(raw, parsed, name, context, now)
     faults = _job_faults(queued, context)
-    return JobWarnings(faults, _job_differences(queued), None if faults else job)
+    return JobWarnings(faults, _job_differences(queued, context), None if faults else job)
 
 
 def worker_cluster_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str]:
@@ -275,8 +275,8 @@ def _workload_problems(queued: _QueuedJob, manifest: JobManifest) -> Iterator[st
         yield reason.rstrip(".")
 
 
-def _job_differences(queued: _QueuedJob) -> tuple[str, ...]:
-    """What the workers refer to that only the manager has; empty if the job cannot be read."""
+def _job_differences(queued: _QueuedJob, context: WarningContext) -> tuple[str, ...]:
+    """What the workers refer to that only the manager has, and what is ignored; empty if the job cannot be read."""
     if queued.workload is None or queued.parsed.manifest is None:
         return ()
     try:
@@ -285,7 +285,9 @@ def _job_differences(queued: _QueuedJob) -> tuple[str, ...]:
         )
     except (*UNREADABLE, RecursionError):
         return ()
-    return tuple(f"{_object_title(queued.raw)}: {warning}." for warning in warnings)
+    worker_clusters = {key_of(cluster)[1] for cluster in context.policy_objects.clusters}
+    ignored = move_from.ignored_part(queued.parsed.manifest.job.move_from, worker_clusters)
+    return tuple(f"{_object_title(queued.raw)}: {text}." for text in (*warnings, *filter(None, [ignored])))
 
 
 def _resolve_policy_of(check: AdmissionCheck, policy_objects: PolicyObjects) -> tuple[ResolvedPolicy | None, str]:

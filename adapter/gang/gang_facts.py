@@ -33,6 +33,7 @@ class GangJobFacts:
     start_warning: str
     portability_warning: str  # what its workers refer to that only the manager has
     waiting_warning: str  # what becomes of workers that wait for long
+    move_warning: str  # what is ignored of the clusters that it names to leave
     relay: str  # the identity of its relayed network; empty: it has none
     record_denied: bool  # the manager cluster denies what an attempt records on the Workload
 
@@ -55,7 +56,7 @@ class PolicyFacts:
 class GangClusterFacts:
     unreachable: Mapping[str, str]  # cluster -> reason
     lost: Mapping[str, str]  # cluster -> why its workers count as lost
-    draining: frozenset[str]
+    draining: frozenset[str]  # by their admins, or left by this job alone
     growing: frozenset[str]  # an autoscaler adds nodes there
     targets: Mapping[str, Target]  # reachable cluster -> target of the attempt, share and round not set
     clocks: ClockOffsets  # of the clusters with a share

@@ -78,7 +78,18 @@ def decide(gang: Gang, now: datetime) -> list[Action]:
     state = gang_state(gang, now)
     rule = first_rule(state)
     actions = [action for action in rule.actions(state) if not _is_premature(state, action)]
-    return dry_run.defer_until_answered(state.gang, [*rule.cleanup(state), *actions])
+    return [
+        *dry_run.defer_until_answered(state.gang, [*rule.cleanup(state), *actions]),
+        *_warn_of_ignored_clusters(state.gang),
+    ]
+
+
+def _warn_of_ignored_clusters(gang: Gang) -> list[Action]:
+    """Report what is ignored of a job's annotation, as long as that is so; the annotation may change at any time."""
+    workload, text = gang.workload, gang.job.move_warning
+    if workload is None or workload.finished or not text:
+        return []
+    return emit_event(workload.job, names.EventReason.MOVE_FROM_IGNORED, text, warning=True, names_job=True)
 
 
 def gang_state(gang: Gang, now: datetime) -> GangState:

@@ -236,7 +236,7 @@ def _continue(
 
 def _drain_pods(gang: Gang) -> list[Action]:
     return [
-        DeletePod(cluster, pod, f"worker cluster {cluster} is being drained")
+        DeletePod(cluster, pod, f"the workers of its job move out of worker cluster {cluster}")
         for cluster, pod in gang.pods.pods_to_drain
     ]
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects import kuberay_rules, raycluster
+from adapter.objects.move_from import NO_MOVE, MoveFrom, read_move_from
 from adapter.objects.raycluster import RayClusterSpec
 from adapter.objects.unstructured import (
     Raw,
@@ -54,6 +55,7 @@ class JobObject:
     suspended: bool = False  # spec.suspend
     submission_mode: str = ""  # of a RayJob
     service: Job | None = None  # the RayService that owns it
+    move_from: MoveFrom = NO_MOVE
     kuberay_faults: tuple[str, ...] = ()  # fragments: the rules of KubeRay that it breaks
     cluster: RayClusterSpec = field(default_factory=RayClusterSpec)
     cluster_path: str = "spec"  # where its user wrote the spec of the RayCluster
@@ -94,6 +96,7 @@ def read_job(kind: str, raw: Raw, *, of_service: bool = False) -> JobObject:
         suspended=bool(spec.get("suspend")),
         submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
         service=raycluster.owning_service(raw),
+        move_from=read_move_from(raw),
         kuberay_faults=kuberay_rules.kuberay_faults(kind, raw, of_service=of_service),
         cluster=raycluster.read_spec(cluster),
         cluster_path=cluster_path,

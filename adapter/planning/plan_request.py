@@ -34,6 +34,9 @@ GangMode = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 # MiB). Half of that is for its other content.
 MAX_WORKERS_PER_CLUSTER = 4000
 
+# Why a gang uses no cluster that its job moves away from, a fragment.
+MOVED_FROM_REASON = "the job moves away from it"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
@@ -68,6 +71,7 @@ class GangRequest:
     reclaims_quota: bool = False  # quota that others borrowed counts, too
     relayed: bool = False  # its head is, or will be, a node of a relayed network
     relay_problem: str = ""  # why it uses no relayed cluster, a fragment
+    moved_from: frozenset[str] = frozenset()  # clusters that its job moves away from
     borrowing_shares: int = 0  # into how many shares a cluster's borrowed workers are divided; 0: they are not
 
     @property

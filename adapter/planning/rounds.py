@@ -34,7 +34,7 @@ class PlanRequest:
     request: GangRequest
     clusters: Sequence[str] = ()  # of its policy, in its order
     exclusions: Sequence[Exclusion] = ()
-    unproven_clusters: Mapping[str, str] = field(default_factory=dict)  # left out by its policy -> why
+    unproven_clusters: Mapping[str, str] = field(default_factory=dict)  # left out by its policy, or its job -> why
 
 
 GangsAhead = Sequence[tuple[WaitingGang, PlanRequest]]  # in the scheduling order

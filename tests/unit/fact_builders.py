@@ -44,6 +44,7 @@ _GANG = Gang(
         start_warning="",
         portability_warning="",
         waiting_warning="",
+        move_warning="",
         relay="",
         record_denied=False,
     ),

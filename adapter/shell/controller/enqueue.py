@@ -6,19 +6,20 @@ because the versions of the capacity are counted at once.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from adapter import names
 from adapter.objects.placement import gang_name_of
 from adapter.objects.unstructured import Key, Raw, annotation, key_of, label, uid_of
-from adapter.objects.workload import gang_key
+from adapter.objects.workload import gang_key, job_of
 from adapter.planning import ordering
 from adapter.shell.clusters.capacity_versions import CohortTree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller.workqueue import WorkQueue
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.planning_order import aged_workload, order_key
 from adapter.shell.observe.replan import ReplanCheck
 from adapter.shell.rate_limit import TokenBucket
@@ -44,6 +45,7 @@ class Enqueuer:
         self, queue: WorkQueue[QueueKey], manager: ManagerCache, fleet: Fleet, replan_check: ReplanCheck
     ) -> None:
         self._queue, self._manager, self._fleet, self._replan_check = queue, manager, fleet, replan_check
+        self._drains = DrainObserver(manager, fleet)
         self._wake_limit = TokenBucket(WAKE_BURST, CAPACITY_SECONDS)
 
     def single_key(self, kind: str, namespace: str, name: str, delay: float = 0.0) -> None:
@@ -161,13 +163,11 @@ class Enqueuer:
         """
         if delay := self._wake_limit.take_or_delay(time.monotonic()):
             return delay
-        draining = self._fleet.draining()
         concerned_flags = read_each(
             "wake",
             self._manager.placements,
             lambda placement: (
-                self._wants_capacity(placement, draining)
-                and (which == "waiting" or self._replan_check.is_affected(placement))
+                self._wants_capacity(placement) and (which == "waiting" or self._replan_check.is_affected(placement))
             ),
         )
         gangs = [_gang_of(placement) for placement, is_concerned in concerned_flags if is_concerned]
@@ -180,8 +180,9 @@ class Enqueuer:
             self.single_key(GANG, namespace, name, CAPACITY_SECONDS)
         return None
 
-    def _wants_capacity(self, placement: Raw, draining: Collection[str]) -> bool:
+    def _wants_capacity(self, placement: Raw) -> bool:
         workload = self._manager.gang_workload(_gang_of(placement))
+        draining = self._drains.clusters_of(job_of(workload) if workload else None)
         return ordering.wants_capacity(placement, workload, draining) or self._replan_check.seeks_other_slots(placement)
 
     def _order_key(self, raw: Raw) -> ordering.OrderKey:

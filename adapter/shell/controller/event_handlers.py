@@ -39,6 +39,7 @@ from adapter.objects.worker_pod import (
     waits_for_quota,
     worker_group_of,
 )
+from adapter.objects.workload import gang_key
 from adapter.preflight.reachability import unproven_reason
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster, in_cluster
@@ -458,6 +459,21 @@ class EventHandlers:
                 # A job's capacity is free at once, even while the job is being deleted. A resumed elastic job requests
                 # none.
                 self._enqueue.gangs_after_promise_change()
+        if before and after and predicates.changed(before, after, predicates.move_from):
+            self._on_move(after)
+
+    def _on_move(self, job: Raw) -> None:
+        """Enqueue the gang and the workers of a job that names other clusters to leave: other slots are open to them.
+
+        Gangs behind it were planned as if it might use the clusters that it named before.
+        """
+        gangs = {gang_key(workload) for workload in self._manager.workloads.owned_by(uid_of(job))}
+        for key in gangs:
+            self._enqueue.single_key(GANG, *key)
+            for placement in self._manager.placements.by_index("/".join(key)):
+                self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(placement))), BURST_SECONDS)
+        if gangs:
+            self._enqueue.gangs_after_capacity_change()
 
     def _on_worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(CLUSTER, after or before or {})

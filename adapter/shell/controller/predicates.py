@@ -83,6 +83,11 @@ def job_state(raw: Raw) -> object:
     return job_deletion(raw), (raw.get("spec") or {}).get("suspend"), deployment == VALIDATION_FAILED
 
 
+def move_from(job: Raw) -> object:
+    """The worker clusters that a job's workers are to leave."""
+    return annotation(job, names.MOVE_FROM_ANNOTATION)
+
+
 def kuberay_validation(ray_cluster: Raw) -> object:
     """The generations that were written and accepted."""
     revision = read_revision(ray_cluster)

@@ -13,6 +13,7 @@ from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.observe.gang_observer import GangObserver
 from adapter.shell.observe.job_problems import JobProblems
@@ -115,12 +116,13 @@ def build_observers(
 
 
 def build_planner(manager: ManagerCache, fleet: Fleet, observers: Observers, transient: TransientState) -> GangPlanner:
+    drains = DrainObserver(manager, fleet)
     snapshot = Snapshot(
         manager, fleet, observers.policies, observers.targets, observers.reservations, observers.dry_run_answers
     )
     waiting_gangs = WaitingGangs(
         manager,
-        fleet,
+        drains,
         observers.policies,
         observers.job_problems,
         observers.reservations,
@@ -128,7 +130,7 @@ def build_planner(manager: ManagerCache, fleet: Fleet, observers: Observers, tra
         observers.replan_check,
         snapshot,
     )
-    return GangPlanner(fleet, observers.policies, observers.replan_check, snapshot, waiting_gangs)
+    return GangPlanner(drains, observers.policies, observers.replan_check, snapshot, waiting_gangs)
 
 
 def build_executor(

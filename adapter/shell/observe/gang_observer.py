@@ -44,6 +44,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.dry_run_answers import ClusterGroup, DryRunAnswers
 from adapter.shell.observe.job_problems import JobProblems
 from adapter.shell.observe.replan import ReplanCheck
@@ -91,7 +92,7 @@ class GangObserver:
     ) -> None:
         self._manager, self._fleet, self._transient, self._dry_run_answers = manager, fleet, transient, dry_run_answers
         self._replan = replan_check
-        self._waiting_workloads = WaitingWorkloads(manager)
+        self._waiting_workloads, self._drains = WaitingWorkloads(manager), DrainObserver(manager, fleet)
         self._policies, self._sources, self._job_problems = policies, sources, job_problems
         self._targets, self._reservations, self._slots, self._cluster_losses = (
             targets,
@@ -188,6 +189,7 @@ class GangObserver:
             if workload and _is_pending(workload, check)
             else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
+            move_warning=self._move_warning(workload) if workload and check else "",
             relay=self._policies.relay_identity(workload, check) if workload and check else "",
             record_denied=bool(workload and self._transient.is_record_denied(workload.uid)),
         )
@@ -204,7 +206,7 @@ class GangObserver:
         return GangClusterFacts(
             unreachable=self._unreachable(objects),
             lost=self._cluster_losses.given_up_clusters(clusters, worker_lost_timeout(objects.policy), now),
-            draining=self._fleet.draining(),
+            draining=self._drains.clusters_of(objects.workload.job if objects.workload else None),
             growing=self._fleet.growing(),
             targets=self._targets_of(objects),
             clocks=self._fleet.clock_offsets(clusters, self._manager.clock),
@@ -397,6 +399,9 @@ class GangObserver:
         if workload is None or workload.job is None:
             return ""
         return job_validation.autoscaler_timeout_warning(workload, self._manager.job_object(workload.job))
+
+    def _move_warning(self, workload: Workload) -> str:
+        return job_validation.move_warning(workload, self._drains.ignored_part(workload.job))
 
     def waits_for_answers(self, key: Key) -> bool:
         workload, _ = self._workload(key)

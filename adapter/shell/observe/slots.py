@@ -42,6 +42,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster, in_replica
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.transient_state import TransientState
 from adapter.worker import template_slots
 from adapter.worker.template_slots import TemplateSlotFacts
@@ -100,6 +101,7 @@ class SlotObserver:
         self, manager: ManagerCache, fleet: Fleet, assignments: PendingAssignments, transient: TransientState
     ) -> None:
         self._manager, self._fleet, self._assignments, self._transient = manager, fleet, assignments, transient
+        self._drains = DrainObserver(manager, fleet)
         # The effective pods of the last Placement, with all versions that they were read from.
         self._cached_pods: tuple[Placement | None, object, list[Raw]] = None, None, []
         self._states: tuple[list[Raw], list[_WorkerState]] = [], []  # the same pods, with their states
@@ -109,7 +111,7 @@ class SlotObserver:
         return self._effective_pods(placement, [pod])[0]
 
     def _effective_pods(self, placement: Placement, pods: Iterable[Raw]) -> list[Raw]:
-        reachable, draining = self._fleet.reachable(placement.namespace), self._fleet.draining()
+        reachable, draining = self._fleet.reachable(placement.namespace), self._draining_clusters(placement)
         group = _placement_key(placement)
         counts, pending = self._slot_counts(group), self._assignments.slots(group, but=None)
 
@@ -305,7 +307,7 @@ class SlotObserver:
     def pods_to_move(self, placement: Placement, reservations: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The remote pods that must leave draining clusters now; `reservations` are the Workload's."""
         members = self._fleet.caches()
-        draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
+        draining = {name: members[name].spec.max_unavailable for name in self._draining_clusters(placement)}
         if not draining:  # mostly none is draining, and then a large gang's workers need not be gathered
             return ()
         return drain_order.pods_to_move(self._gather_workers(placement, reservations), draining)
@@ -347,20 +349,23 @@ class SlotObserver:
         if not pods:
             return []  # a waiting gang: saves reading the versions of a hundred clusters
         last_placement, last_versions, effective = self._cached_pods
-        versions = self._versions(placement.namespace)
+        versions = self._versions(placement)
         if last_placement is not placement or last_versions != versions:
             effective = self._effective_pods(placement, pods)
             self._cached_pods = placement, versions, effective
         return effective
 
-    def _versions(self, namespace: str) -> object:
+    def _draining_clusters(self, placement: Placement) -> frozenset[str]:
+        return self._drains.clusters_of(placement.job or self._job_of(placement))
+
+    def _versions(self, placement: Placement) -> object:
         stores = (self._manager.pods, *(member.pods for member in self._fleet.caches().values()))
         changes = (
             self._assignments.changes,
             frozenset(self._transient.unanswered_pods),
             *(store.change_count for store in stores),
         )
-        return changes, frozenset(self._fleet.reachable(namespace)), self._fleet.draining()
+        return changes, frozenset(self._fleet.reachable(placement.namespace)), self._draining_clusters(placement)
 
     def _worker_states(self, placement: Placement) -> list[_WorkerState]:
         pods = self._valid_pods(placement)

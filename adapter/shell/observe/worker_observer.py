@@ -18,6 +18,7 @@ from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.slots import SlotObserver
 from adapter.shell.observe.targets import TargetBuilder
@@ -58,6 +59,7 @@ class WorkerObserver:
         transient: TransientState,
     ) -> None:
         self._manager, self._fleet, self._policies, self._transient = manager, fleet, policies, transient
+        self._drains = DrainObserver(manager, fleet)
         self._reservations, self._targets, self._slots, self._cluster_losses = (
             reservations,
             targets,
@@ -137,7 +139,7 @@ class WorkerObserver:
         return WorkerClusterFacts(
             reservations={r.key: r for r in reservations},
             targets=self._targets.build_targets(candidates, workload, placement.name) if workload and placement else {},
-            draining=self._fleet.draining(),
+            draining=self._drains.clusters_of(workload.job if workload else None),
             loss=self._cluster_loss(pod, workload) if pod and workload else None,
             reachable=pod is not None and slot_cluster(pod) in objects.members,
             clocks=self._fleet.clock_offsets([slot_cluster(pod)] if pod else [], self._manager.clock),

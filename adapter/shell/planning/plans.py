@@ -7,7 +7,7 @@ gang before it: a queue may be long, and the same loop renews the Lease. Changes
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ from adapter.planning.ordering import OrderKey, WaitingGang
 from adapter.planning.plan_request import GangRequest
 from adapter.planning.planner import GangPlan, next_question_at
 from adapter.planning.rounds import PlanRequest, PlanResult
-from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.job_problems import JobProblems
 from adapter.shell.observe.planning_order import PlanningOrder, aged_workload, order_key
 from adapter.shell.observe.replan import ReplanCheck
@@ -38,7 +38,7 @@ class WaitingGangs:
     def __init__(
         self,
         manager: ManagerCache,
-        fleet: Fleet,
+        drains: DrainObserver,
         policies: PolicyObserver,
         job_problems: JobProblems,
         reservations: ReservationObserver,
@@ -46,9 +46,9 @@ class WaitingGangs:
         replan_check: ReplanCheck,
         snapshot: Snapshot,
     ) -> None:
-        self._manager, self._fleet, self._transient, self._replan_check, self._snapshot = (
+        self._manager, self._drains, self._transient, self._replan_check, self._snapshot = (
             manager,
-            fleet,
+            drains,
             transient,
             replan_check,
             snapshot,
@@ -105,7 +105,7 @@ class WaitingGangs:
         missing = rounds.request_beside_shares(
             plan_request,
             placement.active_shares,
-            self._fleet.draining(),
+            self._drains.clusters_of(workload.job),
             unusable_slots,
             self._transient.planned_without.get(placement.uid),
             elastic=workload.elastic,
@@ -127,7 +127,6 @@ class WaitingGangs:
         These have no share, or withdraw the shares that they had, or run with fewer slots than workers. Gangs whose
         last plan is current and had no capacity are left out, unless they are starved.
         """
-        draining = self._fleet.draining()
         placements = {
             (placement.workload_uid, placement.attempt): placement for placement in self._manager.read_placements()
         }
@@ -136,7 +135,7 @@ class WaitingGangs:
             placement = placements.get((workload.uid, workload.attempt))
             check = self._policies.check_of(workload)
             is_admitted = ordering.is_admitted(workload, check)
-            if is_admitted and not self._lacks_slots(workload, placement, draining):
+            if is_admitted and not self._lacks_slots(workload, placement):
                 continue  # most gangs that run
             if check not in policies:
                 policies[check], _ = self._policies.policy_of(check)
@@ -156,11 +155,11 @@ class WaitingGangs:
                     order_key=gang_key,
                 )
 
-    def _lacks_slots(self, workload: Workload, placement: Placement | None, draining: Collection[str]) -> bool:
+    def _lacks_slots(self, workload: Workload, placement: Placement | None) -> bool:
         uid, memory = placement.uid if placement else "", self._transient
         unusable_slots = Counter(memory.unusable_slots.get(uid, {}))
         unusable_slots.subtract(memory.planned_without.get(uid, {}))  # a withheld worker needs no slot
-        return ordering.lacks_slots(workload, placement, draining, unusable_slots)
+        return ordering.lacks_slots(workload, placement, self._drains.clusters_of(workload.job), unusable_slots)
 
     def _keeps_running(self, workload: Workload) -> bool:
         """Whether an elastic job runs: it needs capacity only for missing workers."""
@@ -190,14 +189,14 @@ class PlannedRound(NamedTuple):
 class GangPlanner:
     def __init__(
         self,
-        fleet: Fleet,
+        drains: DrainObserver,
         policies: PolicyObserver,
         replan_check: ReplanCheck,
         snapshot: Snapshot,
         waiting_gangs: WaitingGangs,
     ) -> None:
-        self._fleet, self._policies, self._replan_check, self._snapshot, self._waiting_gangs = (
-            fleet,
+        self._drains, self._policies, self._replan_check, self._snapshot, self._waiting_gangs = (
+            drains,
             policies,
             replan_check,
             snapshot,
@@ -265,7 +264,7 @@ class GangPlanner:
             plan_request = rounds.request_beside_shares(
                 plan_request,
                 kept_shares,
-                self._fleet.draining(),
+                self._drains.clusters_of(workload.job),
                 unusable_slots,
                 withheld_workers,
                 elastic=workload.elastic,

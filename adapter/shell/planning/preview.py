@@ -10,7 +10,7 @@ from typing import Any
 
 from adapter import names
 from adapter.admission.policy import ResolvedPolicy
-from adapter.objects import job_manifest
+from adapter.objects import job_manifest, move_from
 from adapter.objects.job_manifest import InvalidJob, JobManifest
 from adapter.objects.queues import ClusterQueue
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
@@ -99,9 +99,14 @@ class Preview:
         notes = [
             *_plan_notes(job, cluster_queue, priority),
             *_relay_notes(result),
-            *(f"{job}: {warning}." for warning in warnings),
+            *(f"{job}: {text}." for text in (*warnings, *filter(None, [self._ignored_part(job)]))),
         ]
         return {**self._plan_document(head, result), "priority": workload.priority, "notes": notes}
+
+    def _ignored_part(self, job: JobManifest) -> str:
+        """What is ignored of the clusters that the job names to leave, a fragment."""
+        worker_clusters = {key_of(raw)[1] for raw in self._manager.worker_clusters}
+        return move_from.ignored_part(job.job.move_from, worker_clusters)
 
     def _plan_document(self, head: Raw, result: PlanResult) -> PlanJson:
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.caches().items()}

@@ -22,7 +22,7 @@ from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import capacity
 from adapter.planning.capacity import HeldShare
-from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.plan_request import MOVED_FROM_REASON, Candidate, GangRequest, GroupRequest
 from adapter.planning.rounds import PlanRequest
 from adapter.preflight import reachability
 from adapter.quota import preemption, tree
@@ -32,6 +32,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.drains import DrainObserver
 from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.targets import TargetBuilder
@@ -50,6 +51,7 @@ class Snapshot:
     ) -> None:
         self._manager, self._fleet, self._dry_run_answers = manager, fleet, dry_run_answers
         self._policies, self._targets, self._reservations = policies, targets, reservations
+        self._drains = DrainObserver(manager, fleet)
         # By cluster and ClusterQueue: the quota tree after preemption, with the facts that it was computed from.
         self._preempted_trees: dict[tuple[str, str], tuple[tuple[object, ...], tree.QuotaTree | None]] = {}
 
@@ -83,6 +85,9 @@ class Snapshot:
             relayed=is_relayed,
             relay_problem="" if is_relayed else self._policies.relay_problem(workload, check, job),
             borrowing_shares=borrowing_shares,
+            moved_from=self._drains.moved_from(unsubmitted)
+            if unsubmitted
+            else self._drains.moved_from_by(workload.job),
         )
 
     def _worker_group(self, workload: Workload, podset: PodSet, zone: str, hosts: int) -> GroupRequest:
@@ -133,7 +138,7 @@ class Snapshot:
         members = self._fleet.caches()
         relayed = (name for name in chosen.clusters if name in members and members[name].spec.network.is_relayed)
         unprepared = dict.fromkeys(relayed, request.relay_problem) if request.relay_problem else {}
-        return {**self._unproven_clusters(chosen), **unprepared}
+        return {**self._unproven_clusters(chosen), **unprepared, **dict.fromkeys(request.moved_from, MOVED_FROM_REASON)}
 
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
         if not chosen.policy.require_reachable:

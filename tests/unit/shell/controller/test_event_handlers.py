@@ -1089,6 +1089,44 @@ async def test_a_withdrawn_round_replans_others(bench: Bench) -> None:
     assert bench.fleet.capacity_versions.version == version + 1
 
 
+@pytest.mark.parametrize(
+    ("after", "matters"), [("east", False), ("east,west", True), ("", True)], ids=["the same", "one more", "none"]
+)
+async def test_other_clusters_to_leave_enqueue_a_gang_and_its_workers_and_replan(
+    bench: Bench, after: str, matters: bool
+) -> None:
+    job = make_job(names.MOVE_FROM_ANNOTATION, "east")
+    pod = make_pod(placement=PLACEMENT["metadata"]["name"])
+    bench.manager.pods.put(changed(pod, "metadata", "resourceVersion", to="9"))
+    version = bench.fleet.capacity_versions.version
+    bench.queue.added.clear()
+    bench.notify("ray_jobs", job, make_job(names.MOVE_FROM_ANNOTATION, after))
+    assert {GANG_KEY, (POD, *key_of(pod))} <= bench.enqueued() if matters else not bench.enqueued()
+    assert (bench.fleet.capacity_versions.version > version) is matters
+
+
+@pytest.mark.parametrize(("move_from", "matters"), [("east", True), ("north", False), ("", False)])
+async def test_a_change_of_capacity_enqueues_a_gang_that_leaves_a_cluster(
+    bench: Bench, move_from: str, matters: bool
+) -> None:
+    bench.fleet._caches = {"east": make_member("east", 8)}
+    bench.manager.ray_jobs.replace([make_job(names.MOVE_FROM_ANNOTATION, move_from)])
+    bench.handlers.on_capacity("east", CLUSTER_QUEUE, None)
+    assert (GANG_KEY in bench.enqueued()) is matters
+
+
+async def test_a_ray_cluster_that_is_no_job_of_its_own_replans_nothing(bench: Bench) -> None:
+    """KubeRay copies a RayJob's annotations to it."""
+    version = bench.fleet.capacity_versions.version
+    changes = (make_job(names.MOVE_FROM_ANNOTATION, text, uid="uid-of-train-abc") for text in ("", "east"))
+    bench.notify("ray_clusters", *changes)
+    assert bench.fleet.capacity_versions.version == version and not bench.enqueued()
+
+
+def make_job(annotation: str, text: str, uid: str = "uid-of-job") -> Raw:
+    return {"metadata": make.make_meta(make.JOB, uid=uid, annotations={annotation: text}), "spec": {}}
+
+
 @pytest.mark.parametrize(("after", "matters"), [(False, True), (True, False)])
 async def test_a_resumed_job_replans_others(bench: Bench, after: bool, matters: bool) -> None:
     """A running elastic job scales up by itself; gangs after it were planned as if it took everything first."""

@@ -261,6 +261,18 @@ def test_a_cordoned_or_draining_cluster_is_passed_over(spec: dict[str, bool], wh
     assert [one["cluster"] for one in answer["clusters"]] == ["west", "east"]
 
 
+def test_a_cluster_that_the_job_moves_away_from_is_passed_over() -> None:
+    sight, raw = Sight({"east": 9, "west": 9}), make_ray_job()
+    fill(sight.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
+    raw["metadata"]["annotations"] = {names.MOVE_FROM_ANNOTATION: "east,north"}
+    answer = asked(sight, raw)
+    assert answer["sentence"] == "4 of 4 workers to west; east passed over: the job moves away from it."
+    assert [note for note in answer["notes"] if names.MOVE_FROM_ANNOTATION in note] == [
+        "RayJob train: annotation rayspan.dev/move-from names a WorkerCluster that does not exist (north), and is "
+        "ignored in that; correct the name, or remove it."
+    ]
+
+
 @pytest.mark.parametrize(
     ("policy", "conditions", "sentence"),
     [

@@ -87,6 +87,23 @@ def test_a_running_gang_that_lacks_workers_is_planned_before_a_younger_one(
     assert workers(plan(sight, young)) == want
 
 
+@pytest.mark.parametrize(("move_from", "want"), [("north", {}), ("", {"east": 4})], ids=["it moves", "it stays"])
+def test_a_running_gang_that_its_job_moves_is_planned_before_a_younger_one(
+    move_from: str, want: Mapping[str, int]
+) -> None:
+    sight = Sight({"east": 4, "west": 0, "north": 0})
+    old, young = running("old", 6, created=HOURS_AGO), gang("young", 4)
+    annotations = {names.MOVE_FROM_ANNOTATION: move_from}
+    fill(sight.manager.ray_jobs, {"metadata": builders.make_meta("train", uid="uid-of-job", annotations=annotations)})
+    young["metadata"]["ownerReferences"][0] |= {"name": "another", "uid": "uid-of-another"}
+    placement = placed(old, HOURS_AGO, west=2, north=4)
+    fill(sight.manager.workloads, old, young)
+    fill(sight.manager.placements, placement)
+    note_no_capacity(sight, placement)
+    sight.fleet.capacity_versions.mark_all_changed()
+    assert workers(plan(sight, young)) == want
+
+
 def test_a_running_gang_whose_workers_are_withheld_takes_nothing_from_a_younger_one() -> None:
     """The manager cluster refuses their pods, so they could not use the capacity."""
     sight = Sight({"east": 4, "west": 0})

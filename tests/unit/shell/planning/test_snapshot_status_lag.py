@@ -70,7 +70,7 @@ def test_the_age_of_a_share_counts_by_its_clusters_clock(ahead: float) -> None:
     for condition in share["status"]["conditions"]:
         condition["lastTransitionTime"] = format_time(START + timedelta(seconds=ahead))
     plans = planning(2, share)
-    stores.put_clock_ahead(plans._fleet.caches()["east"], ahead)
+    stores.put_clock_ahead(plans._snapshot._fleet.caches()["east"], ahead)
     _, made, settles, _ = asyncio.run(plans.plan_round(Plan(parse_workload(SECOND), None, ()), START + MOMENT))
     assert (made.shares, settles) == ((), START + STATUS_LAG)
 
@@ -95,6 +95,6 @@ def test_later_writes_of_kueue_make_a_share_no_younger(since: datetime, fits: in
     later["metadata"]["resourceVersion"] = "12"
     for condition in later["status"]["conditions"]:
         condition["lastTransitionTime"] = format_time(since)
-    plans._fleet.caches()["east"].workloads.put(later)
+    plans._snapshot._fleet.caches()["east"].workloads.put(later)
     _, made, _, _ = asyncio.run(plans.plan_round(Plan(parse_workload(SECOND), None, ()), START + 2 * MOMENT))
     assert sum(each.workers for each in made.shares) == fits
