@@ -32,6 +32,7 @@ _NAMED_KINDS: Final[Mapping[str, CompletedKind]] = {
     "pod": "pods",
     "queue": "queues",
     "cluster": "workerclusters",
+    "clusters": "workerclusters",
     "worker_cluster": "workerclusters",
     "name": "workerclusters",
 }

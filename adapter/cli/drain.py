@@ -9,14 +9,15 @@ import asyncio
 from adapter import names
 from adapter.cli import common, cordon
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
+from adapter.cli.remaining_watch import RemainingWatch
 from adapter.cli.terminal import print_line, print_note
-from adapter.gang.drain_order import RemainingJob, change_lines, drain_document, remaining_jobs, remaining_workers_text
+from adapter.diagnosis.job_document import Document
+from adapter.gang.drain_order import RemainingJob, drain_document, remaining_jobs, remaining_workers_text
 from adapter.objects.unstructured import Key, Raw, condition, meta, uid_of
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.shell.kube.client import Client
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import PLACEMENTS, PODS, WORKER_CLUSTERS
 
-PAUSE_SECONDS = 1.0  # between polls of four small lists; a worker takes ten times as long to leave
 POLLS_BEFORE_HINT = 3  # a running controller observes the drain in less than one poll
 
 _DRAIN_NOT_OBSERVED = (
@@ -62,15 +63,14 @@ async def _watch_drain(args: argparse.Namespace) -> int:
         await client.close()
 
 
-class DrainWatch:
-    """Polls the remaining workers of a worker cluster, and prints each change once."""
+class DrainWatch(RemainingWatch):
+    """Watches the remaining workers of a worker cluster."""
 
     def __init__(self, client: Client, name: str, *, as_json: bool = False) -> None:
         """`as_json`: print one JSON document a line."""
-        self._client, self._name, self._as_json = client, name, as_json
-        self._last_line = ""
-        self._remaining: dict[Key, RemainingJob] = {}
-        self._unreachable = False
+        super().__init__(client, as_json=as_json)
+        self._name = name
+        self._cluster: Raw = {}
         self._unobserved_polls = 0  # polls of an empty cluster before the controller observed the drain
 
     @property
@@ -78,38 +78,11 @@ class DrainWatch:
         """The remaining workers, as a clause."""
         return f"it still has {remaining_workers_text(self._remaining)}" if self._remaining else _DRAIN_NOT_OBSERVED
 
-    async def run(self) -> int:
-        """Poll until the cluster is drained or the drain is stopped; return the exit code."""
-        while True:
-            code = await self._poll_once()
-            if code is not None:
-                return code
-            await asyncio.sleep(PAUSE_SECONDS)
+    def _document(self, now: dict[Key, RemainingJob]) -> Document:
+        return drain_document(self._name, now)
 
-    async def _poll_once(self) -> int | None:
-        try:
-            cluster, pods, placements = await self._read_objects()
-        except (Unreachable, ApiError) as error:
-            if isinstance(error, ApiError) and error.status < 500 and error.status != 429:
-                raise
-            self._report_unreachable(error)
-            return None
-        self._unreachable = False
-        remaining = remaining_jobs(self._name, pods, placements)
-        self._print_changes(remaining)
-        self._remaining = remaining
-        return self._exit_code(cluster)
-
-    def _print_changes(self, now: dict[Key, RemainingJob]) -> None:
-        if not self._as_json:
-            for line in change_lines(self._remaining, now):
-                print_line(line)
-        elif (line := common.format_json(drain_document(self._name, now))) != self._last_line:
-            print_line(line)
-            self._last_line = line
-
-    async def _read_objects(self) -> tuple[Raw, list[Raw], list[Raw]]:
-        cluster = await self._client.get(WORKER_CLUSTERS.path(name=self._name))
+    async def _read_remaining(self) -> dict[Key, RemainingJob]:
+        self._cluster = await self._client.get(WORKER_CLUSTERS.path(name=self._name))
         # A pod with a template slot gets its cluster label with the first status of its remote pod.
         # The two lists are read in this order, so that the pod is in one of them.
         unplaced, _ = await list_all(
@@ -117,21 +90,18 @@ class DrainWatch:
         )
         assigned, _ = await list_all(self._client, PODS.path(), labelSelector=f"{names.CLUSTER_LABEL}={self._name}")
         placements, _ = await list_all(self._client, PLACEMENTS.path())
-        return cluster, list({uid_of(pod): pod for pod in [*unplaced, *assigned]}.values()), placements
+        pods = {uid_of(pod): pod for pod in [*unplaced, *assigned]}.values()
+        return remaining_jobs({self._name}, pods, placements)
 
-    def _report_unreachable(self, error: Exception) -> None:
-        if not self._unreachable:
-            print_note(f"The manager cluster cannot be reached: {error}; trying again ...")
-        self._unreachable = True
-
-    def _exit_code(self, cluster: Raw) -> int | None:
-        if not (cluster.get("spec") or {}).get("draining"):
+    def _exit_code(self) -> int | None:
+        if not (self._cluster.get("spec") or {}).get("draining"):
             sentence = f"Another client stopped the drain of {self._name}"
             return print_error(f"{sentence}, and it still has {remaining_workers_text(self._remaining)}.", EXIT_ERROR)
         if self._remaining:
             return None
         # Until the controller observes the drain, a plan of a moment ago may still assign workers to this cluster.
-        if condition(cluster, names.CONNECTED).get("observedGeneration") == meta(cluster).get("generation"):
+        observed = condition(self._cluster, names.CONNECTED).get("observedGeneration")
+        if observed == meta(self._cluster).get("generation"):
             if not self._as_json:
                 print_line(f"workercluster/{self._name} drained")
             return EXIT_OK

@@ -6,7 +6,7 @@ RayService are its RayClusters: the one that serves, and the one of an upgrade.
 
 import argparse
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,20 @@ from adapter import names
 from adapter.cli import common, event_loop
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
-from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, ray_cluster_name, workload_of
+from adapter.diagnosis.job_facts import (
+    JobFacts,
+    namespace_notice,
+    newest_warning,
+    placement_of,
+    pods_of,
+    ray_cluster_name,
+    workload_of,
+)
 from adapter.objects import kuberay_events, rayservice
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.job_manifest import InvalidJob
 from adapter.objects.kuberay_events import RejectionEvent
+from adapter.objects.move_from import read_move_from
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -59,9 +68,14 @@ class SelectedJobs:
 
 def run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs], Awaitable[int]]) -> int:
     """Read the job and report on it; return the exit code. An error is one sentence on stderr."""
+    return run_reporting_errors(args.job, _run_on_job(args, report))
+
+
+def run_reporting_errors(word: str, command: Coroutine[Any, Any, int]) -> int:
+    """Run a command on the job that the user named `word`; return its exit code, or that of its error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        return event_loop.run_command(_run_on_job(args, report))
+        return event_loop.run_command(command)
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:
@@ -69,7 +83,7 @@ def run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs]
     except ApiError as error:
         return print_error(common.api_error_message(error), EXIT_ERROR)
     except ValueError as error:
-        return print_error(f"{args.job}: {error}.", EXIT_USAGE)
+        return print_error(f"{word}: {error}.", EXIT_USAGE)
 
 
 def job_namespace(args: argparse.Namespace) -> str:
@@ -101,7 +115,7 @@ async def read(reader: ManagerReader, namespace: str, word: str) -> SelectedJobs
 
     Raises `InvalidJob` if the job does not exist, or `UnreadableJob` if it may exist.
     """
-    kind, job = await _find_job(reader, namespace, word)
+    kind, job = await find_job(reader, namespace, word)
     if kind != names.RAY_SERVICE:
         return SelectedJobs((await _read_facts(reader, namespace, kind, job),))
     objects = {
@@ -137,9 +151,18 @@ async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw
         worker_clusters=clusters,
         checks=checks,
         kuberay_rejection=await _read_rejection(reader, namespace, ray_cluster) if not pods else None,
+        move_notice=await _read_move_notice(reader, namespace, job),
         namespace_notice=notice,
         unread_reasons=reader.unread_reasons,
     )
+
+
+async def _read_move_notice(reader: ManagerReader, namespace: str, job: Raw) -> str:
+    """What the controller ignores of the clusters that the job names; read only where the user may not read them."""
+    if not read_move_from(job).clusters or WORKER_CLUSTERS.plural not in reader.unread_reasons:
+        return ""
+    selector = f"involvedObject.uid={uid_of(job)},reason={names.EventReason.MOVE_FROM_IGNORED}"
+    return newest_warning(await reader.list_objects(EVENTS, namespace, fieldSelector=selector))
 
 
 async def _read_rejection(reader: ManagerReader, namespace: str, ray_cluster: Raw) -> RejectionEvent | None:
@@ -152,7 +175,8 @@ async def _read_rejection(reader: ManagerReader, namespace: str, ray_cluster: Ra
     )
 
 
-async def _find_job(reader: ManagerReader, namespace: str, word: str) -> tuple[str, Raw]:
+async def find_job(reader: ManagerReader, namespace: str, word: str) -> tuple[str, Raw]:
+    """The kind and the object of a job; raises as `read`."""
     prefix, slash, name = word.partition("/")
     kinds = [prefix.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(JOB_KINDS)
     if not set(kinds) <= set(JOB_KINDS) or (slash and not name):

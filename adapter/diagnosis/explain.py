@@ -3,12 +3,16 @@
 Later stages cannot proceed before that stage. Notes name what a running job lacks, and what was not readable.
 """
 
+from collections.abc import Iterator
+
 from adapter import names
 from adapter.diagnosis import after_admission, before_admission
 from adapter.diagnosis.blocker import STAGES, Diagnosis, Stage, as_sentence
 from adapter.diagnosis.job_facts import JobFacts
 from adapter.diagnosis.pod_state import UNREACHABLE_REASON, PodState, read_pod_state
+from adapter.objects.move_from import ignored_part
 from adapter.objects.placement import parse_placement
+from adapter.objects.unstructured import mapping_field, printable_list, text_field
 from adapter.objects.worker_pod import without_unplanned_slot
 
 
@@ -52,7 +56,29 @@ def notes(facts: JobFacts, diagnosis: Diagnosis) -> list[str]:
     )
     notice = [facts.namespace_notice] if facts.namespace_notice and diagnosis.outcome in ("Runs", "Waits") else []
     obstacles = [obstacle.message] if obstacle else []
-    return [*notice, *obstacles, *unreachable, *facts.unread_reasons.values()]
+    moves = list(_move_notes(facts)) if diagnosis.outcome in ("Runs", "Waits") else []
+    return [*notice, *obstacles, *moves, *unreachable, *facts.unread_reasons.values()]
+
+
+def _move_notes(facts: JobFacts) -> Iterator[str]:
+    """What the job's annotation names to leave, how many workers are left there, and what is ignored of it."""
+    move_from = facts.job_object.move_from
+    if known := [name for name in move_from.clusters if name in facts.worker_clusters or _may_exist(facts)]:
+        workers = sum(state.cluster in known and state.role != names.HEAD for state in pod_states(facts))
+        reason = as_sentence(text_field(mapping_field(facts.placement, "status"), "reason")) if workers else ""
+        count = f"{workers or 'no'} worker{'' if workers == 1 else 's'}"
+        yield (
+            f"Its workers keep away from {printable_list(known, _MOST_CLUSTERS)} (annotation "
+            f"{names.MOVE_FROM_ANNOTATION}); {count} of it {'is' if workers == 1 else 'are'} there now."
+            f"{f' {reason}' if reason else ''}"
+        )
+    ignored = ignored_part(move_from, move_from.clusters if _may_exist(facts) else facts.worker_clusters)
+    yield from filter(None, [f"The {ignored}." if ignored else "", facts.move_notice])
+
+
+def _may_exist(facts: JobFacts) -> bool:
+    """Whether any WorkerCluster may exist, because the user may not read them."""
+    return "workerclusters" in facts.unread_reasons
 
 
 def stage_states(diagnosis: Diagnosis) -> list[tuple[Stage, str]]:
@@ -62,6 +88,7 @@ def stage_states(diagnosis: Diagnosis) -> list[tuple[Stage, str]]:
     return [(stage, "ok" if i < current else outcome if i == current else "-") for i, stage in enumerate(STAGES)]
 
 
+_MOST_CLUSTERS = 5  # that a note lists
 # Reasons that do not hold up a job whose workers have all joined: it runs in the manager cluster, and a note says why.
 _HARMLESS = ("NoQueue", "NoCheck")
 

@@ -37,6 +37,7 @@ class JobFacts:
     worker_clusters: Mapping[str, Raw] = field(default_factory=dict)
     checks: frozenset[str] = frozenset()  # our AdmissionChecks
     kuberay_rejection: RejectionEvent | None = None  # of its RayCluster, while that has no pods
+    move_notice: str = ""  # the controller's sentence on what it ignores of `move_from`, where we cannot judge
     namespace_notice: str = ""  # why nothing is decided about the namespace's jobs, or empty
     # Plural of a kind -> a sentence why it was not readable.
     unread_reasons: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +79,11 @@ def namespace_notice(events: Iterable[Raw]) -> str:
 
     The Event is written again every half hour, and a Normal one replaces it.
     """
+    return newest_warning(events)
+
+
+def newest_warning(events: Iterable[Raw]) -> str:
+    """The controller's newest sentence in these Events, with its time; empty if it is no warning."""
     own = (event for event in events if text_field(mapping_field(event, "source"), "component") == names.EVENT_SOURCE)
     newest = max(own, key=lambda event: text_field(event, "lastTimestamp"), default={})
     if text_field(newest, "type") != "Warning":

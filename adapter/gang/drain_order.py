@@ -6,6 +6,7 @@ where workers go.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,7 +31,7 @@ from adapter.objects.worker_pod import (
 
 @dataclass(frozen=True, slots=True)
 class RemainingJob:
-    """A job with worker pods in the cluster, or with quota there that waits for its workers."""
+    """A job with worker pods in the clusters, or with quota there that waits for its workers."""
 
     job: str  # such as "RayJob default/train"
     workers: int
@@ -42,17 +43,19 @@ class RemainingJob:
         return f"{self.job}: {rest} left" + (f"; {self.reason}" if self.reason else "")
 
 
-def remaining_jobs(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, RemainingJob]:
-    """The jobs that remain in the cluster, by Placement key.
+def remaining_jobs(
+    clusters: AbstractSet[str], pods: Iterable[Raw], placements: Iterable[Raw]
+) -> dict[Key, RemainingJob]:
+    """The jobs that remain in the clusters, by Placement key.
 
-    `pods`: the manager's worker pods, at least those of that cluster and those without a cluster. Pods being deleted
+    `pods`: the manager's worker pods, at least those of these clusters and those without a cluster. Pods being deleted
     count, since their remote pods have a grace period; ended pods do not.
     """
     objects = {key_of(raw): raw for raw in placements}
     parsed = {key: parse_placement(raw) for key, raw in objects.items()}
-    cluster_pods = (pod for pod in pods if worker_cluster_of(pod, parsed.get(placement_key(pod))) == cluster)
+    cluster_pods = (pod for pod in pods if worker_cluster_of(pod, parsed.get(placement_key(pod))) in clusters)
     running = Counter(placement_key(pod) for pod in cluster_pods if not has_ended(pod))
-    reserved = {key: _reserved_workers(placement, cluster) for key, placement in parsed.items()}
+    reserved = {key: _reserved_workers(placement, clusters) for key, placement in parsed.items()}
     keys = running.keys() | {key for key, count in reserved.items() if count}
     return {key: _remaining_job(key, objects.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(keys)}
 
@@ -68,15 +71,23 @@ def change_lines(before: Mapping[Key, RemainingJob], now: Mapping[Key, Remaining
 
 def drain_document(cluster: str, remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
     """The remaining jobs, for programs. The field names are API."""
+    return {"workerCluster": cluster, **_remaining_fields(remaining)}
+
+
+def move_document(job: str, clusters: Sequence[str], remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
+    """The workers of one job that remain in the clusters that it leaves, for programs. The field names are API.
+
+    A RayService has an entry for each of its RayClusters.
+    """
+    return {"job": job, "from": list(clusters), **_remaining_fields(remaining)}
+
+
+def _remaining_fields(remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
     jobs = [
         {"job": job.job, "workers": job.workers, "reserved": job.reserved, "reason": job.reason or None}
         for job in remaining.values()
     ]
-    return {
-        "workerCluster": cluster,
-        "left": sum(job.workers or job.reserved for job in remaining.values()),
-        "jobs": jobs,
-    }
+    return {"left": sum(job.workers or job.reserved for job in remaining.values()), "jobs": jobs}
 
 
 def remaining_workers_text(remaining: Mapping[Key, RemainingJob]) -> str:
@@ -89,10 +100,10 @@ def _remaining_job(key: Key, raw: Raw, workers: int, reserved: int) -> Remaining
     return RemainingJob(name, workers, reserved, (raw.get("status") or {}).get("reason") or "")
 
 
-def _reserved_workers(placement: Placement, cluster: str) -> int:
+def _reserved_workers(placement: Placement, clusters: AbstractSet[str]) -> int:
     if placement.status.get("state") == PlacementState.ENDED:
         return 0
-    return sum(share.workers for share in placement.shares if share.cluster == cluster)
+    return sum(share.workers for share in placement.shares if share.cluster in clusters)
 
 
 def _workers_text(count: int) -> str:

@@ -139,15 +139,7 @@ def _add_drain(verbs: VerbParsers) -> None:
         verbs, "drain", _run_drain, "move the workers out of a worker cluster", _DRAIN_DESCRIPTION, _DRAIN_EPILOG
     )
     options.add_worker_cluster(verb)
-    verb.add_argument(
-        "--timeout",
-        type=options.parse_duration,
-        default=timedelta(0),
-        help="how long to watch, such as 10m (default: until the cluster is empty)",
-    )
-    verb.add_argument(
-        "--wait", choices=("true", "false"), default="true", help="watch until the cluster is empty (default: true)"
-    )
+    options.add_wait(verb, "the cluster is empty")
     options.add_stream_output(verb)
 
 

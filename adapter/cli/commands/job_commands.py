@@ -1,4 +1,4 @@
-"""Verbs about jobs: plan, list, where, why, watch and render."""
+"""Verbs about jobs: plan, list, where, why, watch, move and render."""
 
 import argparse
 from typing import Final
@@ -13,6 +13,8 @@ from adapter.cli.commands.options import (
     add_output,
     add_stream_output,
     add_verb,
+    add_wait,
+    parse_cluster_name,
 )
 
 _EXAMPLE_HEAD_ADDRESS: Final = "192.0.2.1"  # reserved for documentation (RFC 5737)
@@ -165,6 +167,30 @@ exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted;
 before its end was observed, or may no longer be read, or the command was stopped; 2 there is no such job or the command
 line is wrong
 """
+_MOVE_DESCRIPTION = f"""\
+Move the workers of one RayJob, RayCluster or RayService out of worker clusters, a few at a time (spec.maxUnavailable of
+the WorkerCluster), and keep new ones away. Other jobs stay. A worker finishes its running tasks if its grace period is
+long enough, and is replaced in another cluster that has capacity. A worker is moved only when there is capacity for it.
+
+The command writes the annotation {names.MOVE_FROM_ANNOTATION} of the job. While it is there, the workers keep away.
+"""
+_MOVE_EPILOG = """\
+example:
+  kubectl rayspan move train --from east
+  rayjob/train moving from east
+  RayJob default/train: 2 workers left; 2 of 4 workers to east, 2 to west.
+  RayJob default/train: 1 worker left; 1 of 4 workers to east, 3 to west.
+  RayJob default/train: no worker left
+  rayjob/train moved from east
+
+With `-o json`, each line has the number of workers that are left, whenever that changes. Ctrl-C stops this command, not
+the move. The same command watches the move again, and `--cancel` stops it: workers may go there again, and those that
+were moved stay where they are now.
+
+You need the rights to read and to patch the job. To watch, you need the ClusterRole view in the namespace as well.
+
+exit code: 0 no worker is left there, 2 there is no such job or the command line is wrong, 1 any other failure
+"""
 _RENDER_DESCRIPTION = """\
 Show Ray worker pods as they would be in a worker cluster, with a comment for each change and its reason. Nothing is
 created, and no request is sent to a cluster.
@@ -198,7 +224,29 @@ def add(verbs: VerbParsers) -> None:
     add_job_name(watch)
     add_stream_output(watch)
     add_manager_login(watch)
+    _add_move(verbs)
     _add_render(verbs)
+
+
+def _add_move(verbs: VerbParsers) -> None:
+    summary = "move the workers of one job out of a worker cluster"
+    verb = add_verb(verbs, "move", _run_move, summary, _MOVE_DESCRIPTION, _MOVE_EPILOG)
+    add_job_name(verb)
+    verb.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        dest="clusters",
+        type=parse_cluster_name,
+        metavar="WORKERCLUSTER",
+        help="WorkerCluster that the workers are to leave; may be repeated",
+    )
+    verb.add_argument(
+        "--cancel", action="store_true", help="stop the move from these WorkerClusters (default: from all)"
+    )
+    add_wait(verb, "no worker is left there")
+    add_stream_output(verb)
+    add_manager_login(verb)
 
 
 def _add_plan(verbs: VerbParsers) -> None:
@@ -283,6 +331,12 @@ def _run_watch(args: argparse.Namespace) -> int:
     from adapter.cli import watch
 
     return watch.main(args)
+
+
+def _run_move(args: argparse.Namespace) -> int:
+    from adapter.cli import move
+
+    return move.main(args)
 
 
 def _run_render(args: argparse.Namespace) -> int:

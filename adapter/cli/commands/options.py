@@ -67,6 +67,17 @@ def add_job_name(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-n", "--namespace", default="", help="namespace of the job (default: the context's)")
 
 
+def add_wait(verb: argparse.ArgumentParser, end: str) -> None:
+    """Add the options of a verb that watches until the `end`."""
+    verb.add_argument(
+        "--timeout",
+        type=parse_duration,
+        default=timedelta(0),
+        help=f"how long to watch, such as 10m (default: until {end})",
+    )
+    verb.add_argument("--wait", choices=("true", "false"), default="true", help=f"watch until {end} (default: true)")
+
+
 def add_worker_cluster(verb: argparse.ArgumentParser) -> None:
     """Add the options of a verb about a WorkerCluster."""
     verb.add_argument("cluster", metavar="WORKERCLUSTER", help="name of the WorkerCluster")
@@ -75,7 +86,7 @@ def add_worker_cluster(verb: argparse.ArgumentParser) -> None:
 
 def add_membership_options(verb: argparse.ArgumentParser) -> None:
     """Add the options of a verb that connects to both clusters of a membership."""
-    verb.add_argument("name", metavar="NAME", type=_parse_cluster_name, help="name of the WorkerCluster")
+    verb.add_argument("name", metavar="NAME", type=parse_cluster_name, help="name of the WorkerCluster")
     verb.add_argument(
         "--worker-context", default="", metavar="CONTEXT", help="kubeconfig context of the worker cluster"
     )
@@ -109,7 +120,8 @@ def parse_duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _parse_cluster_name(text: str) -> str:
+def parse_cluster_name(text: str) -> str:
+    """Parse the name of a WorkerCluster; argparse prints the error."""
     if _CLUSTER_NAME_PATTERN.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(

@@ -43,7 +43,7 @@ _LIGHT = {
     "adapter.cli.terminal",
 }
 VERBS = (
-    *("plan", "list", "where", "why", "watch", "render"),
+    *("plan", "list", "where", "why", "watch", "move", "render"),
     *("logs", "exec", "port-forward", "cp"),
     *("top", "check", "cordon", "uncordon", "drain", "preflight"),
     *("join", "rotate", "leave"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter.cli import drain
+from adapter.cli import remaining_watch
 from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
@@ -28,7 +28,7 @@ UNSEEN = "the controller has not observed the drain yet: see `kubectl -n rayspan
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(remaining_watch, "PAUSE_SECONDS", 0.01)
 
 
 def cluster(*, seen: bool = True, **spec: Any) -> Raw:

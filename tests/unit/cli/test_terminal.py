@@ -78,7 +78,7 @@ def _drain(spoil: Spoil) -> str:
     spec = {"job": {"kind": "RayJob", "name": spoil("train")}, "round": 1, "shares": [share]}
     status = {"state": "Reserving", "reason": spoil("Reserving quota")}
     placement = {"metadata": {"namespace": "demo", "name": "train"}, "spec": spec, "status": status}
-    return common.join_lines(change_lines({}, remaining_jobs("east", [], [placement])))
+    return common.join_lines(change_lines({}, remaining_jobs({"east"}, [], [placement])))
 
 
 RENDERERS: dict[str, Callable[[Spoil], str]] = {

@@ -444,6 +444,48 @@ def test_a_job_that_kuberay_rejects_is_told_in_its_words(
         assert link.message.isprintable() and link.advice.startswith("Edit the RayCluster")
 
 
+KEEPS_AWAY = "Its workers keep away from east (annotation rayspan.dev/move-from)"
+IGNORED = (
+    "The annotation rayspan.dev/move-from names a WorkerCluster that does not exist (north), and is ignored in that; "
+    "correct the name, or remove it."
+)
+UNREAD = {"workerclusters": "You may not read workerclusters here."}
+
+
+@pytest.mark.parametrize(
+    ("move_from", "more", "want"),
+    [
+        pytest.param("", {}, [], id="no annotation"),
+        pytest.param(
+            "east", {}, [f"{KEEPS_AWAY}; 1 worker of it is there now. 1 to west; no capacity."], id="a worker is there"
+        ),
+        pytest.param(
+            "east",
+            {"pods": [make_head(), make_worker(0, cluster="west"), make_worker(1, cluster="west")]},
+            [f"{KEEPS_AWAY}; no workers of it are there now."],
+            id="none is there",
+        ),
+        pytest.param("north", {}, [IGNORED], id="an unknown cluster"),
+        pytest.param(
+            "north",
+            {"unread_reasons": UNREAD, "worker_clusters": {}, "move_notice": "The controller ignores north."},
+            [
+                f"{KEEPS_AWAY.replace('east', 'north')}; no workers of it are there now.",
+                "The controller ignores north.",
+                *UNREAD.values(),
+            ],
+            id="the user may not read WorkerClusters",
+        ),
+    ],
+)
+def test_the_clusters_that_a_job_leaves_are_a_note(move_from: str, more: Raw, want: list[str]) -> None:
+    job = make_job(jobStatus="RUNNING")
+    job["metadata"]["annotations"] = {names.MOVE_FROM_ANNOTATION: move_from}
+    facts = make_facts(job=job, **more)
+    facts.placement["status"]["reason"] = "1 to west; no capacity."
+    assert explain.notes(facts, explain.diagnose(facts)) == want
+
+
 def test_an_incomplete_namespace_comes_first_among_the_notes() -> None:
     """Its job waits for it, though Kueue and the check say nothing of that."""
 

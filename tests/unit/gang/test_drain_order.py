@@ -33,7 +33,7 @@ def in_round(found: Raw) -> Raw:
 
 
 def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
-    return list(change_lines({}, remaining_jobs("east", pods, placements)))
+    return list(change_lines({}, remaining_jobs({"east"}, pods, placements)))
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_remaining_workers_per_job(pods: list[Raw], placements: list[Raw], want:
 
 
 def test_only_changes_are_reported_again() -> None:
-    both = remaining_jobs("east", [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
-    one = remaining_jobs("east", [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
+    both = remaining_jobs({"east"}, [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
+    one = remaining_jobs({"east"}, [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
     assert list(change_lines(both, both)) == []
     assert list(change_lines(both, one)) == ["RayJob demo/b-job: 1 worker left; no room."]
     assert list(change_lines(one, {})) == ["RayJob demo/a-job: no worker left", "RayJob demo/b-job: no worker left"]
 
 
 def test_the_total_counts_pods_and_quota_whose_pods_are_still_to_come() -> None:
-    found = remaining_jobs("east", [pod("a"), pod("a")], [placement("a", east=2), placement("b", east=1)])
+    found = remaining_jobs({"east"}, [pod("a"), pod("a")], [placement("a", east=2), placement("b", east=1)])
     assert remaining_workers_text(found) == "3 workers"
-    assert remaining_workers_text(remaining_jobs("east", [pod("a")], [])) == "1 worker"
+    assert remaining_workers_text(remaining_jobs({"east"}, [pod("a")], [])) == "1 worker"
