@@ -10,7 +10,8 @@ version 0.65.
   client with a login has a user.
 - A new proxy is answered with what its node gets, not with a verdict on what it asked for. So no other
   option of frp can be claimed, such as groups, wildcards and ports.
-- A login with another client's run id would take its connections over, so a node may not name another node's.
+- A login with another client's run id would take its connections over, so a node may not name another node's. Run ids
+  of nodes that left are forgotten, as frp's server closes a connection that is silent for half a minute.
 - A token is revoked if it was issued before the time `since` of nodes.json, and the node is not among the present ones
   of its cluster there. A change of the file counts at once. frp asks again at each heartbeat, and closes the connection
   of a node that is refused then, so its name is not found any more. Connections of Ray that stand stay until they end.
@@ -24,13 +25,16 @@ import sys
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock
 from typing import Any, Dict
 
 IDENTITY, HEAD, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[4])
 NAMES_KEY = bytes.fromhex((FOLDER / "names.key").read_text())
 CONNECT_SECRET = (FOLDER / "connect.secret").read_text()
 MAX_BODY = 65536
-last_run_ids: Dict[str, str] = {}  # node -> run id
+MAX_NODES = 4096  # more than a head has; each node that is present asks again in ten seconds
+last_run_ids: Dict[str, str] = {}  # node -> run id; the node that asked last is the last one
+lock = Lock()
 
 
 @lru_cache(maxsize=1)
@@ -60,11 +64,19 @@ def refusal(operation: str, content: Dict[str, Any]) -> str:
         return node + " is of another user"
     if operation == "Login" and (content.get("client_spec") or {}).get("always_auth_pass"):
         return node + " is no client of a node"
-    if run_id and any(last == run_id and other != node for other, last in last_run_ids.items()):
-        return node + " has another node's run id"
-    if operation != "Login":
-        last_run_ids[node] = run_id
+    with lock:
+        if run_id and any(last == run_id and other != node for other, last in last_run_ids.items()):
+            return node + " has another node's run id"
+        if operation != "Login":
+            note_run_id(node, run_id)
     return ""
+
+
+def note_run_id(node: str, run_id: str) -> None:
+    last_run_ids.pop(node, None)
+    last_run_ids[node] = run_id
+    while len(last_run_ids) > MAX_NODES:
+        del last_run_ids[next(iter(last_run_ids))]
 
 
 def answer(operation: str, content: Dict[str, Any]) -> Dict[str, Any]:

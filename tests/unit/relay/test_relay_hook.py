@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
@@ -25,9 +26,14 @@ Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """Send a request as frp does."""
-    folder = tmp_path_factory.mktemp("secret")
+    with _asking(tmp_path_factory.mktemp("secret"), programs.RELAY_HOOK) as send:
+        yield send
+
+
+@contextmanager
+def _asking(folder: Path, program: str) -> Iterator[Ask]:
     nodes = present_nodes(NETWORK, SINCE, {"east": ["w-2", "w-1"], "north": []})
-    files = {"names.key": KEY, "connect.secret": "word", "nodes.json": nodes, HOOK_KEY: programs.RELAY_HOOK}
+    files = {"names.key": KEY, "connect.secret": "word", "nodes.json": nodes, HOOK_KEY: program}
     for name, content in files.items():
         (folder / name).write_text(content)
     with _hook(folder) as process:
@@ -41,8 +47,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
                 answer: dict[str, Any] = json.load(response)
             return answer
 
-        yield send
-        process.kill()
+        try:
+            yield send
+        finally:
+            process.kill()
 
 
 def _hook(folder: Path) -> "subprocess.Popen[str]":
@@ -124,6 +132,17 @@ def test_no_node_takes_over_the_connections_of_another(ask: Ask) -> None:
     assert ask("Ping", {"user": _user(OTHER, run_id="r2")}) == STAYS
     refused = {"reject": True, "reject_reason": f"{NODE} has another node's run id"}
     assert ask("Login", _user(run_id="r2")) == refused
+
+
+def test_run_ids_of_nodes_that_asked_long_ago_are_forgotten(tmp_path: Path) -> None:
+    """The server has closed their connections, so there is nothing to take over."""
+    program = programs.RELAY_HOOK.replace("MAX_NODES = 4096", "MAX_NODES = 2")
+    assert program != programs.RELAY_HOOK
+    with _asking(tmp_path, program) as ask:
+        for node, run_id in ((HEAD, "r0"), (NODE, "r1"), (HEAD, "r0"), (OTHER, "r2")):
+            assert ask("Ping", {"user": _user(node, run_id=run_id)}) == STAYS
+        assert ask("Login", _user(OTHER, run_id="r0"))["reject"], "the head asked again, so it stays"
+        assert ask("Login", _user(OTHER, run_id="r1")) == STAYS
 
 
 @pytest.mark.parametrize(
