@@ -141,12 +141,17 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def is_relay_address(text: str) -> bool:
+    match = _RELAY_ADDRESS.fullmatch(text)
+    return match is not None and int(match["port"]) <= _LAST_PORT
+
+
 class NetworkSpec(_Spec):
     """How the pods of a worker cluster and the head reach each other."""
 
     mode: Literal["Flat", "Relay"] = "Flat"
     address: str = ""  # of mode Relay: host and port of the relay's routers, as that cluster reaches them
-    image: str = ""  # of mode Relay: that of the sidecars
+    image: str = ""  # that of the sidecars; with mode Flat, of jobs that have relayed clusters, too
 
     @property
     def is_relayed(self) -> bool:
@@ -162,12 +167,11 @@ class NetworkSpec(_Spec):
 
     @model_validator(mode="after")
     def _check_relay(self) -> Self:
-        if not self.is_relayed and (self.address or self.image):
-            raise ValueError("address and image are of mode Relay")
+        if not self.is_relayed and self.address:
+            raise ValueError("address is of mode Relay")
         if not self.is_relayed:
             return self
-        match = _RELAY_ADDRESS.fullmatch(self.address)
-        if not match or not 0 < int(match["port"]) <= _LAST_PORT:
+        if not is_relay_address(self.address):
             raise ValueError(
                 f"address {self.address!r} is not host and port of the relay, such as relay.example.com:30443"
             )
