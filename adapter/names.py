@@ -212,6 +212,10 @@ SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # the policy that limits
 RELAY_LABEL: Final = f"{DOMAIN}/relay"
 # On the Services and slices that lead routers to a head: the head's namespace.
 RELAY_NAMESPACE_LABEL: Final = f"{DOMAIN}/relay-namespace"
+# On the head's pod: the fingerprint of the key that its credentials were made from.
+RELAY_KEY_ANNOTATION: Final = f"{DOMAIN}/relay-key"
+# On remote pods: host and port that their sidecars dial.
+RELAY_ADDRESS_ANNOTATION: Final = f"{DOMAIN}/relay-address"
 RELAY_HEAD_POLICY: Final = "rayspan-relay-head"  # the policies that change and check such pods
 # Ports in pods with Ray, outside the ranges from which Ray and kernels choose.
 RELAY_SERVER_PORT: Final = 29170  # in a head's pod: what routers dial
@@ -341,6 +345,8 @@ CONNECTED: Final = "Connected"
 REACHABLE: Final = "Reachable"
 # Of WorkerCluster, written by `rayspan preflight`: what its spec.pods names exists there.
 NAMES_EXIST: Final = "NamesExist"
+# Of WorkerCluster: its workers dial the relay's address of spec.network, and heads accept new workers there.
+RELAY_CURRENT: Final = "RelayCurrent"
 # Of Placement: every share is admitted. Also the state of such a Placement.
 PLACED: Final = "Placed"
 # Of a manager's worker pod: True once its remote pod was observed, Unknown while the worker cluster is unreachable.
@@ -409,6 +415,12 @@ class ConditionReason(StrEnum):
     ADDRESSES_OVERLAP = "AddressesOverlap"
     # WorkerCluster Reachable: its pods do not reach the address of the relay.
     RELAY_NOT_REACHED = "RelayNotReached"
+    # WorkerCluster RelayCurrent: workers there dial the address of spec.network, and heads accept new workers.
+    RELAY_CURRENT = "RelayCurrent"
+    # WorkerCluster RelayCurrent: heads were started with another key than the relay has now.
+    RELAY_KEY_CHANGED = "RelayKeyChanged"
+    # WorkerCluster RelayCurrent: workers dial another address of the relay than spec.network has now.
+    RELAY_ADDRESS_CHANGED = "RelayAddressChanged"
     # WorkerCluster Reachable: small packets arrive and large ones do not.
     LARGE_PACKETS_LOST = "LargePacketsLost"
     # WorkerCluster NamesExist: all that its spec.pods names for the namespace of the preflight exists there.
@@ -540,6 +552,8 @@ class EventReason(StrEnum):
     REMOTE_POD_REJECTED = "RemotePodRejected"
     # Job: a remote pod cannot be created, finds no node, or its containers fail.
     WORKER_FAILING = "WorkerFailing"
+    # Job: its head was started with another key than the relay has now, so no new worker is created.
+    RELAY_KEY_CHANGED = "RelayKeyChanged"
     # Job: a pod carries our label and belongs to no RayCluster of this job.
     REMOTE_POD_CONFLICT = "RemotePodConflict"
     # Job: Ray's head cannot be asked which workers it hears from, while their worker cluster is unreachable.

@@ -14,6 +14,7 @@ from adapter.admission.policy import PolicyObjects, policy_of_check
 from adapter.admission.readiness import Readiness, cluster_readiness, no_cluster_message, policy_readiness
 from adapter.objects import specs
 from adapter.objects.admissioncheck import read_check
+from adapter.objects.relay_currency import RelayCurrency
 from adapter.objects.unstructured import (
     Raw,
     condition,
@@ -95,23 +96,40 @@ def cluster_status(
     expiring: str = "",
     unguarded: bool = False,
     cut_off: str = "",
+    currency: RelayCurrency | None = None,
 ) -> StatusPatch | None:
-    """The status patch of a WorkerCluster: Connected, Ready, workers with quota there, and its `uid` if known.
+    """The status patch of a WorkerCluster: its conditions, workers with quota there, and its `uid` if known.
 
     The uid is written only over the version that was read. `unguarded`: workers are sent there although the cluster is
-    `unclaimed`.
+    `unclaimed`. Without `currency` the condition RelayCurrent stays as it is.
     """
     connected = cluster_condition(
         cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed, expiring=expiring
     )
-    after = {**cluster, "status": {**(cluster.get("status") or {}), **_status_fields(connected)}}
+    after = _after(cluster, connected)
     ready = _readiness_patch(after, cluster_readiness(after, cut_off, unguarded=unguarded, expiring=expiring), now)
-    both = {**ready, "status": {**_status_fields(connected), **_status_fields(ready)}} if ready else connected
-    patch = _with_status_field(cluster, both, "workers", workers)
+    conditions = _joined(_joined(connected, ready), _currency_patch(_after(after, ready), currency, now))
+    patch = _with_status_field(cluster, conditions, "workers", workers)
     if uid in ("", recorded_uid(cluster)):
         return patch
     precondition = {key: meta(cluster).get(key) for key in ("uid", "resourceVersion")}
     return {"metadata": precondition, "status": {**(patch or {"status": {}})["status"], "clusterUID": uid}}
+
+
+def _currency_patch(cluster: Raw, currency: RelayCurrency | None, now: datetime) -> StatusPatch | None:
+    if currency is None:
+        return None
+    status = str(currency.is_current)
+    return _condition_patch(cluster, names.RELAY_CURRENT, status, currency.reason, currency.message, now)
+
+
+def _after(raw: Raw, patch: StatusPatch | None) -> Raw:
+    return {**raw, "status": {**(raw.get("status") or {}), **_status_fields(patch)}}
+
+
+def _joined(first: StatusPatch | None, second: StatusPatch | None) -> StatusPatch | None:
+    """Both patches as one; the second was made of what the first leaves."""
+    return {**second, "status": {**_status_fields(first), **_status_fields(second)}} if second else first
 
 
 def policy_status(policy: Raw, policy_objects: PolicyObjects, now: datetime) -> StatusPatch | None:

@@ -110,6 +110,7 @@ def describe_dispatch(
         "notes": [
             *queue_notes(queues, checks),
             *filter(None, map(_missing_names_note, policy_objects.clusters)),
+            *filter(None, map(_relay_note, policy_objects.clusters)),
             *_policy_notes(policy_objects),
             *(note for kind, note in unread.items() if kind not in missing_kinds),
         ],
@@ -122,6 +123,14 @@ def _missing_names_note(cluster: Raw) -> str:
     if exist.get("status") != "False":
         return ""
     return f"The last preflight found: {exist.get('message')} Then run `kubectl rayspan preflight` again."
+
+
+def _relay_note(cluster: Raw) -> str:
+    """Which jobs run with another key or address of the relay than new ones; empty if none does."""
+    current = condition(cluster, names.RELAY_CURRENT)
+    if current.get("status") != "False":
+        return ""
+    return f"WorkerCluster {key_of(cluster)[1]}: {current.get('message')}"
 
 
 def _unknown_kind_message(plural: str) -> str:

@@ -72,6 +72,7 @@ class GangRequest:
     relayed: bool = False  # its head is, or will be, a node of a relayed network
     relay_problem: str = ""  # why it uses no relayed cluster, a fragment
     moved_from: frozenset[str] = frozenset()  # clusters that its job moves away from
+    relay_key_problem: str = ""  # why its head would refuse new workers in any cluster, a fragment
     borrowing_shares: int = 0  # into how many shares a cluster's borrowed workers are divided; 0: they are not
 
     @property

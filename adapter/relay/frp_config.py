@@ -40,6 +40,9 @@ class RelayAddress:
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 def server_config(network: RelayNetwork) -> str:
     """The server beside the head. It listens to the router, and to the head's own Ray on the loopback alone."""

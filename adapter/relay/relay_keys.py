@@ -4,26 +4,47 @@ Equal input gives equal bytes. So nothing of a network is stored but its Secrets
 writes the same ones again. The key stays in the controller's namespace; a network's authority signs nothing else.
 """
 
+import base64
 import hashlib
 import hmac
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from adapter import names
+from adapter.objects.unstructured import Raw, mapping_field
 from adapter.relay.relay_network import RelayNetwork
 from adapter.relay.relay_objects import KeyPair, RelaySecrets
 
 KEY_BYTES: Final = 32
+_KEY: Final = "key"
+_FINGERPRINT_LENGTH: Final = 12
 _PERIOD: Final = timedelta(days=30)  # certificates made within one are equal
 _VALID_FOR: Final = timedelta(days=400)
 _CLOCK_SKEW: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SERIAL_BYTES: Final = 16
+
+
+def read_key(secret: Raw | None) -> bytes:
+    """The key in the controller's Secret; empty if the Secret is gone or has none of KEY_BYTES."""
+    key = base64.b64decode(mapping_field(secret or {}, "data").get(_KEY) or "")
+    return key if len(key) == KEY_BYTES else b""
+
+
+def key_secret(key: bytes) -> dict[str, Any]:
+    metadata = {"name": names.RELAY_KEY_SECRET, "namespace": names.SYSTEM_NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {_KEY: base64.b64encode(key).decode()}}
+
+
+def fingerprint_of(key: bytes) -> str:
+    """What shows whether two keys are the same, and nothing else of them; empty for no key."""
+    return hmac.new(key, b"fingerprint", hashlib.sha256).hexdigest()[:_FINGERPRINT_LENGTH] if key else ""
 
 
 class RelayKeys:

@@ -8,7 +8,7 @@ takes names.
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,6 +101,18 @@ def recorded_identity(updates: Iterable[Raw]) -> str:
     """The identity that podset updates give to the head's podset; empty for a gang without a relayed network."""
     labels = (update.get("labels") or {} for update in updates if update.get("name") == names.HEAD)
     return next((str(own[names.RELAY_LABEL]) for own in labels if own.get(names.RELAY_LABEL)), "")
+
+
+def recorded_key(updates: Iterable[Raw]) -> str:
+    """The fingerprint of the key that podset updates give to the head's podset; empty if an earlier version made it."""
+    annotations = (update.get("annotations") or {} for update in updates if update.get("name") == names.HEAD)
+    return next((str(own.get(names.RELAY_KEY_ANNOTATION) or "") for own in annotations), "")
+
+
+def with_key(updates: Iterable[Mapping[str, Any]], fingerprint: str) -> tuple[Mapping[str, Any], ...]:
+    """The podset updates with the key that the head's credentials were made from."""
+    annotations = {"annotations": {names.RELAY_KEY_ANNOTATION: fingerprint}} if fingerprint else {}
+    return tuple({**update, **annotations} if update.get("name") == names.HEAD else update for update in updates)
 
 
 def podset_update(identity: str) -> dict[str, Any]:

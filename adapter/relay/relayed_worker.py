@@ -12,3 +12,4 @@ class RelayedWorker:
     cluster: str
     address: RelayAddress  # what its sidecar dials: the routers, or the head itself where pods reach it
     head_ip: str  # where routers find the head's server
+    head_key: str = ""  # the fingerprint of the key that the head was started with

@@ -64,6 +64,9 @@ def _create_actions(
     body, target = _remote_pod_body(worker, pod, reservation, share, slot), worker.clusters.targets[share.cluster]
     invalid = _validation_problem(pod, body, target.pods)
     relay = _relayed_worker(worker, pod, share.cluster)
+    if relay and worker.owner.relay_key_problem:
+        text = f"A worker for {share.cluster} is not created: {worker.owner.relay_key_problem}."
+        return emit_event(worker.owner.job, names.EventReason.RELAY_KEY_CHANGED, text, warning=True)
     if relay:
         body = _as_relayed_node(body, relay, target.network.image or worker.owner.relay_image)
     wanted = rewriter.referenced_objects(pod, worker.owner.pull_secrets)
@@ -117,7 +120,8 @@ def _relayed_worker(worker: Worker, pod: Raw, cluster: str) -> RelayedWorker | N
         return None
     network, head_ip = worker.clusters.targets[cluster].network, worker.head.address.ip
     address = RelayAddress(network.host, network.port) if network.is_relayed else _head_server(head_ip)
-    return RelayedWorker(RelayNetwork(worker.owner.relay, key_of(pod)[0]), cluster, address, head_ip)
+    relay_network = RelayNetwork(worker.owner.relay, key_of(pod)[0])
+    return RelayedWorker(relay_network, cluster, address, head_ip, worker.owner.relay_key)
 
 
 def _relay_problem(head: Raw | None, image: str) -> str:
@@ -143,9 +147,10 @@ def _as_relayed_node(body: Raw, relay: RelayedWorker, image: str) -> dict[str, A
     """The remote pod as a node of its network; one that dials the head itself is replaced when the head moves."""
     metadata = body["metadata"]
     labels = {**metadata["labels"], names.RELAY_LABEL: relay.network.identity}
+    own = {**metadata["annotations"], names.RELAY_ADDRESS_ANNOTATION: str(relay.address)}
     moves = {names.HEAD_IP_ANNOTATION: relay.head_ip} if relay.address == _head_server(relay.head_ip) else {}
     node = relay_pod.worker_pod(body, relay.network, relay.cluster, image)
-    return {**node, "metadata": {**metadata, "labels": labels, "annotations": {**metadata["annotations"], **moves}}}
+    return {**node, "metadata": {**metadata, "labels": labels, "annotations": {**own, **moves}}}
 
 
 def _head_address(worker: Worker, pod: Raw) -> HeadAddress:

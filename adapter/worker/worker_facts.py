@@ -29,6 +29,8 @@ class OwnerFacts:
     restarts_on_share_loss: bool
     pull_secrets: tuple[Raw, ...]  # as the template names them
     relay: str = ""  # the identity of its relayed network; empty: it has none
+    relay_key: str = ""  # the fingerprint of the key that its head was started with
+    relay_key_problem: str = ""  # why its head would refuse new workers, a fragment
     relay_image: str = ""  # of the sidecars in clusters that name none
 
 

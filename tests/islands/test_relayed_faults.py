@@ -14,7 +14,7 @@ from adapter import names
 from adapter.relay.relay_network import MANAGER, RelayNetwork, network_of_head
 from adapter.relay.relay_objects import NODES_KEY
 from hack.lab import faults
-from hack.lab.base.lab import Lab
+from hack.lab.base.lab import OPEN_PORT, Lab
 from hack.testbed import actors, clusterloss, rayspec, relay
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
@@ -69,21 +69,59 @@ def test_the_routers_are_remade(job: Job) -> None:
 
 def test_what_somebody_deletes_of_the_network_is_written_again(job: Job) -> None:
     before, network, east = actors.seen_after(job, 0, _ASKED_SECONDS), _network(job), job.fleet.workers["east"]
+    (worker,) = _ready_pods(east)
+    key, routes = _key_data(job), (job.manager, "endpointslice", network.router_service, names.SYSTEM_NAMESPACE)
     objects = [
+        (job.manager, "secret", names.RELAY_KEY_SECRET, names.SYSTEM_NAMESPACE),
         (job.manager, "secret", network.secret, NAMESPACE),
         (job.manager, "service", network.node_service(MANAGER), NAMESPACE),
         (job.manager, "service", network.router_service, names.SYSTEM_NAMESPACE),
         (east, "service", network.node_service("east"), NAMESPACE),
+        (east, "secret", network.worker_secret(worker["metadata"]["name"]), NAMESPACE),
     ]
-    for cluster, kind, name, namespace in objects:
-        cluster.delete(kind, name, namespace)
-    wait(
-        lambda: all(cluster.get(*place) for cluster, *place in objects),
-        _KEPT_SECONDS,
-        "all of them are there again",
-        job.dump,
-    )
+    for deleted in (objects, [routes]):  # a slice goes with its Service, so it is deleted alone, too
+        for cluster, kind, name, namespace in deleted:
+            cluster.delete(kind, name, namespace)
+        wait(
+            lambda: all(cluster.get(*place) for cluster, *place in [*objects, routes]),
+            _KEPT_SECONDS,
+            "all of them are there again",
+            job.dump,
+        )
+    assert _key_data(job) == key, "the heads accept no other one"
     _assert_unchanged(job, before)
+
+
+def test_a_changed_address_is_reported_until_it_is_the_workers_again(job: Job, islands: Lab) -> None:
+    before, old = actors.seen_after(job, 0, _ASKED_SECONDS), f"{islands.manager.address}:{OPEN_PORT}"
+    relay.set_address(islands, job.fleet, "east", port=OPEN_PORT + 1)
+    try:
+        wait(lambda: _currency(job, "east") == "RelayAddressChanged", 60, "east reports its workers", job.dump)
+        message = condition(job.manager.get("workerclusters", "east"), names.RELAY_CURRENT)["message"]
+        assert f"Workers of RayJob {NAMESPACE}/{job.name} dial {old}" in message
+        assert _currency(job, "west") == "RelayCurrent"
+    finally:
+        relay.set_address(islands, job.fleet, "east")
+    wait(lambda: _currency(job, "east") == "RelayCurrent", 60, "east reports no more", job.dump)
+    _assert_unchanged(job, before)
+
+
+def test_no_worker_is_created_while_the_relay_has_another_key(job: Job) -> None:
+    """A worker that is deleted meanwhile is replaced once the key is restored. Nothing else of the job ends."""
+    before, west, key = actors.seen_after(job, 0, _ASKED_SECONDS), job.fleet.workers["west"], _key_data(job)
+    (old,) = _ready_pods(west)
+    _set_key(job, {"key": base64.b64encode(b"another key of thirty-two bytes!").decode()})
+    try:
+        wait(lambda: _currency(job, "west") == "RelayKeyChanged", 60, "west reports the key", job.dump)
+        west.delete("pod", old["metadata"]["name"], NAMESPACE, wait=False)
+        wait(lambda: "RelayKeyChanged" in job.events(), 120, "an event names the key", job.dump)
+        assert not _replaced(west, old)
+    finally:
+        _set_key(job, key)
+    wait(lambda: _replaced(west, old), 180, "another worker is ready in west", job.dump)
+    assert _currency(job, "west") == "RelayCurrent"
+    after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
+    assert len(set(after.processes) & set(before.processes)) == 1
 
 
 def test_a_deleted_worker_is_replaced_by_another_node(job: Job) -> None:
@@ -107,6 +145,20 @@ def _assert_unchanged(job: Job, before: actors.Seen) -> None:
     after = actors.seen_after(job, actors.seen(job).asked + 3, _ASKED_SECONDS)
     assert after.processes == before.processes, "an actor moved or restarted"
     assert after.alive == 2
+
+
+def _currency(job: Job, cluster: str) -> str:
+    return str(condition(job.manager.get("workerclusters", cluster), names.RELAY_CURRENT).get("reason"))
+
+
+def _key_data(job: Job) -> Raw:
+    data: Raw = job.manager.get("secrets", names.RELAY_KEY_SECRET, names.SYSTEM_NAMESPACE)["data"]
+    return data
+
+
+def _set_key(job: Job, data: Raw) -> None:
+    words = ("patch", "secret", names.RELAY_KEY_SECRET, "--type=merge", "-p", json.dumps({"data": data}))
+    job.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *words)
 
 
 def _network(job: Job) -> RelayNetwork:

@@ -293,10 +293,10 @@ def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **par
     }
 
 
-def make_relay_key() -> Raw:
+def make_relay_key(letter: bytes = b"k") -> Raw:
     """The Secret from which the credentials of relayed networks are made."""
     metadata = {"namespace": names.SYSTEM_NAMESPACE, "name": names.RELAY_KEY_SECRET}
-    return {"kind": "Secret", "metadata": metadata, "data": {"key": base64.b64encode(b"k" * 32).decode()}}
+    return {"kind": "Secret", "metadata": metadata, "data": {"key": base64.b64encode(letter * 32).decode()}}
 
 
 def make_target(cluster: str, **more: Any) -> Target:

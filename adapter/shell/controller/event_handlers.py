@@ -112,7 +112,7 @@ class EventHandlers:
             (manager.ray_clusters, self._on_ray_cluster),
             (manager.ray_jobs, self._on_job),
             (manager.worker_clusters, self._on_worker_cluster),
-            (manager.secrets, self._on_login),
+            (manager.secrets, self._on_secret),
             (manager.multikueue_clusters, self._on_login),
             (manager.multikueue_configs, self._on_multikueue_config),
             (manager.checks, self._on_check),
@@ -496,6 +496,13 @@ class EventHandlers:
     def _on_login(self, *_: Raw | None) -> None:
         """Enqueue all clusters after a kubeconfig, or a MultiKueueCluster that names one, changed."""
         self._enqueue.object_keys(CLUSTER, self._manager.worker_clusters)
+
+    def _on_secret(self, before: Raw | None, after: Raw | None) -> None:
+        """Enqueue all clusters, and what waits for the relay's key after a change of it."""
+        self._on_login()
+        if key_of(after or before or {}) == (names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET):
+            self._enqueue.object_keys(POD, (pod for pod in self._manager.pods if not is_dispatched(pod)))
+            self._enqueue.gangs_after_capacity_change()
 
     def _on_policy(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(POLICY, after or before or {})

@@ -19,6 +19,7 @@ from adapter.shell.observe.gang_observer import GangObserver
 from adapter.shell.observe.job_problems import JobProblems
 from adapter.shell.observe.kuberay_rejections import KubeRayRejections
 from adapter.shell.observe.proxy_health import ProxyHealth
+from adapter.shell.observe.relay_observer import RelayObserver
 from adapter.shell.observe.replan import ReplanCheck
 from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.service_observer import ServiceObserver
@@ -71,6 +72,7 @@ class Observers:
     gang_observer: GangObserver
     service_observer: ServiceObserver
     slots: SlotObserver
+    relay: RelayObserver
 
 
 def build_observers(
@@ -111,7 +113,18 @@ def build_observers(
     )
     services = ServiceObserver(manager, fleet, cluster_losses, proxy_health)
     return Observers(
-        policies, sources, job_problems, targets, shares, dry_run_answers, replan_check, workers, gangs, services, slots
+        policies,
+        sources,
+        job_problems,
+        targets,
+        shares,
+        dry_run_answers,
+        replan_check,
+        workers,
+        gangs,
+        services,
+        slots,
+        RelayObserver(manager, fleet, policies),
     )
 
 
@@ -169,7 +182,13 @@ def assemble(
     planner, recorder = build_planner(manager, fleet, observers, transient), EventRecorder(manager.client)
     copier = ObjectCopier(manager, fleet, observers.sources, observers.worker_observer)
     condition_writer = ConditionWriter(
-        manager, fleet, LoginReader(tasks, manager), observers.policies, observers.reservations, recorder
+        manager,
+        fleet,
+        LoginReader(tasks, manager),
+        observers.policies,
+        observers.reservations,
+        recorder,
+        observers.relay,
     )
     event_handlers = EventHandlers(queue, manager, fleet, observers.replan_check)
     relay = RelayWriter(manager, observers.policies)
@@ -195,7 +214,7 @@ def assemble(
         proxy_health,
         preview,
         copier,
-        RelayUpkeep(manager, fleet, observers.policies, relay),
+        RelayUpkeep(manager, fleet, observers.policies, observers.relay, relay),
         condition_writer,
         event_handlers,
         reconciler,

@@ -17,7 +17,7 @@ from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of, mapping_field, mapping_list, text_field
 from adapter.objects.workload import PodSet, Workload
-from adapter.relay import relay_conflict, relay_network, relay_pod
+from adapter.relay import outdated_network, relay_conflict, relay_keys, relay_network, relay_pod
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.store import Store
@@ -119,11 +119,29 @@ class PolicyObserver:
 
     def started_identity(self, workload: Workload, check: str) -> str | None:
         """The identity that a gang's head was started with, which may be empty; None: it was not started."""
+        updates = self._started_updates(workload, check)
+        return None if updates is None else relay_network.recorded_identity(updates)
+
+    def started_key(self, workload: Workload, check: str) -> str:
+        """The fingerprint of the key that a gang's head was started with; empty if it was not started with one."""
+        return relay_network.recorded_key(self._started_updates(workload, check) or ())
+
+    def relay_key(self) -> str:
+        """The fingerprint of the relay's key; empty if there is none."""
+        secret = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
+        return relay_keys.fingerprint_of(relay_keys.read_key(secret))
+
+    def relay_key_problem(self, workload: Workload, check: str) -> str:
+        """Why the head of a started gang would refuse new workers, a fragment; empty if it would not."""
+        return outdated_network.key_problem(self.started_key(workload, check), self.relay_key())
+
+    def _started_updates(self, workload: Workload, check: str) -> tuple[Raw, ...] | None:
+        """The podset updates that a gang was started with; None: it was not started."""
         slices = self._manager.workloads.by_index("/".join(workload.gang_key)) if workload.elastic else ()
         active = (each for each in map(self._manager.read_workload, slices) if not each.finished)
         for known in itertools.chain((workload,), active):
             if (state := known.checks.get(check)) and state.state == names.CHECK_READY:
-                return relay_network.recorded_identity(state.updates)
+                return state.updates
         return None
 
     def relay_problem(self, workload: Workload, check: str, job: JobObject | None = None) -> str:

@@ -99,12 +99,15 @@ class WorkerObserver:
         pod, workload = objects.pod, objects.workload
         if workload is None:
             return self._ended_owner_facts(objects)
-        relay, relay_image = self._policies.relay_of(workload, self._policies.check_of(workload))
+        check = self._policies.check_of(workload)
+        relay, relay_image = self._policies.relay_of(workload, check)
         return OwnerFacts(
             job=workload.job,
             owns_pod=self._owns_pod(pod, workload),
             relay=relay,
             relay_image=relay_image,
+            relay_key=self._policies.started_key(workload, check),
+            relay_key_problem=self._policies.relay_key_problem(workload, check),
             finished=False,
             deleted=workload.deleting or self._reservations.job_presence(workload) != "There",
             restarts_on_share_loss=self._restarts_on_share_loss(workload),

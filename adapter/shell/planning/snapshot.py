@@ -83,6 +83,7 @@ class Snapshot:
             policy.gang,
             policy.min_workers,
             relayed=is_relayed,
+            relay_key_problem=self._policies.relay_key_problem(workload, check),
             relay_problem="" if is_relayed else self._policies.relay_problem(workload, check, job),
             borrowing_shares=borrowing_shares,
             moved_from=self._drains.moved_from(unsubmitted)
@@ -138,7 +139,9 @@ class Snapshot:
         members = self._fleet.caches()
         relayed = (name for name in chosen.clusters if name in members and members[name].spec.network.is_relayed)
         unprepared = dict.fromkeys(relayed, request.relay_problem) if request.relay_problem else {}
-        return {**self._unproven_clusters(chosen), **unprepared, **dict.fromkeys(request.moved_from, MOVED_FROM_REASON)}
+        refused = dict.fromkeys(chosen.clusters, request.relay_key_problem) if request.relay_key_problem else {}
+        moved_from = dict.fromkeys(request.moved_from, MOVED_FROM_REASON)
+        return {**self._unproven_clusters(chosen), **unprepared, **moved_from, **refused}
 
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
         if not chosen.policy.require_reachable:

@@ -18,6 +18,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.reflector import RESTORED
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.relay_observer import RelayObserver
 from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.write.events import REPEATED_SECONDS, EventRecorder
 
@@ -33,9 +34,11 @@ class ConditionWriter:
         policies: PolicyObserver,
         reservations: ReservationObserver,
         recorder: EventRecorder,
+        relay: RelayObserver,
     ) -> None:
         self._manager, self._fleet, self._logins = manager, fleet, logins
         self._policies, self._reservations, self._recorder = policies, reservations, recorder
+        self._relay = relay
         self._status_unsupported = False  # True once a rejected status write has been logged
 
     async def engage_cluster(self, name: str) -> None:
@@ -74,7 +77,7 @@ class ConditionWriter:
         )
         uid = member.identity.uid if member and not problem else ""
         unclaimed = member.unclaimed_reason if member and not problem else ""
-        now = self._manager.clock.now()
+        now, currency = self._manager.clock.now(), self._relay.currency_in(name)
         patch = condition_patches.cluster_status(
             raw,
             problem,
@@ -88,6 +91,7 @@ class ConditionWriter:
             expiring=membership.expiry_notice(name, self._manager.token_expiry(raw), now),
             unguarded=bool(member and member.is_unclaimable),
             cut_off=cut_off_reason(raw),
+            currency=currency,
         )
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
@@ -112,6 +116,8 @@ class ConditionWriter:
             await self._recorder.record_event(
                 about, names.ConditionReason.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
             )
+        if currency and not currency.is_current:
+            await self._recorder.record_event(about, currency.reason, currency.message, warning=True)
         lost_since = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost_since and not problem and not is_steady else None
 

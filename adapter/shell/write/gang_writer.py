@@ -33,7 +33,7 @@ from adapter.objects.unstructured import Raw, format_time, key_of, meta, uid_of
 from adapter.objects.workload import Workload
 from adapter.planning import rounds
 from adapter.quota.kueue_answers import Question
-from adapter.relay.relay_network import recorded_identity
+from adapter.relay.relay_network import recorded_identity, with_key
 from adapter.rewrite import group_workload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
@@ -208,7 +208,8 @@ class GangWriter:
         denial: HeadDenied | None = None
         try:
             if identity:
-                await self._relay.prepare_head(workload, action.check, identity)
+                head_key = await self._relay.prepare_head(workload, action.check, identity)
+                action = replace(action, podset_updates=with_key(action.podset_updates, head_key))
         except HeadDenied as error:
             denial = error
             text = f"The job cannot use the relay: {error}. It gives its capacity back and queues again."

@@ -6,17 +6,16 @@ needs its Secret.
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.unstructured import Raw, key_of, label, mapping_field, meta, text_field, uid_of
-from adapter.objects.worker_pod import is_deleting
+from adapter.objects.unstructured import Key, Raw, annotation, key_of, label, mapping_field, meta, text_field, uid_of
+from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.objects.workload import Workload
 from adapter.relay import relay_objects
-from adapter.relay.relay_network import MANAGER, RelayNetwork, identity_of
+from adapter.relay.relay_network import MANAGER, RelayNetwork
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
@@ -24,6 +23,7 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.relay_observer import RelayObserver, nodes_by_network
 from adapter.shell.supervise import contain_errors, read_each
 from adapter.shell.write.relay_writer import RelayWriter, origin_labels
 
@@ -34,31 +34,49 @@ KEEP_SECONDS = 60.0
 # A worker's token is issued some seconds before its pod is seen, so one of this age counts. Twice this age is the most
 # that counts: `since` advances in steps of this length, as each step changes the Secrets of all heads.
 TOKEN_SECONDS = 300
+SECRETS_IN_ROUND = 300  # the most requests to a worker cluster for the Secrets of its workers in a round
 
 
 class RelayUpkeep:
-    def __init__(self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver, writer: RelayWriter) -> None:
-        self._manager, self._fleet, self._policies, self._writer = manager, fleet, policies, writer
+    def __init__(
+        self,
+        manager: ManagerCache,
+        fleet: Fleet,
+        policies: PolicyObserver,
+        observer: RelayObserver,
+        writer: RelayWriter,
+    ) -> None:
+        self._manager, self._fleet, self._policies = manager, fleet, policies
+        self._observer, self._writer = observer, writer
+        self._kept_secrets: dict[str, Key] = {}  # cluster -> the pod whose Secret was looked at last
         self._denied: frozenset[str] = frozenset()  # the namespaces with a denial at the last look
         self._troubles: dict[str, str] = {}  # what could not be written -> why; logged once a minute
 
     async def run(self) -> None:
         """Do each task periodically; none waits for another one."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_repeat(FOLLOW_SECONDS, self.keep_key))
             tasks.create_task(_repeat(FOLLOW_SECONDS, self.route_heads))
             tasks.create_task(_repeat(KEEP_SECONDS, self.keep_heads))
             tasks.create_task(_repeat(KEEP_SECONDS, self.keep_names))
+            tasks.create_task(_repeat(KEEP_SECONDS, self.keep_worker_secrets))
             tasks.create_task(_repeat(KEEP_SECONDS, self.delete_unused_routes))
             tasks.create_task(_repeat(KEEP_SECONDS, self.try_denied_namespaces))
+
+    async def keep_key(self) -> None:
+        """Create the Secret of the key again if it is gone, as long as this process knows the key."""
+        if not self._manager.not_ready_reason:
+            with self._contain_trouble(f"Secret {names.SYSTEM_NAMESPACE}/{names.RELAY_KEY_SECRET}"):
+                await self._writer.keep_key()
 
     async def route_heads(self) -> None:
         """Lead routers to each head with a relayed network where it is now.
 
         A pod's label is its user's: it counts only for the head of the job that has this identity.
         """
-        if not self._has_networks:
+        if not self._observer.has_networks:
             return
-        used = self._used_identities()
+        used = self._observer.used_identities()
         for head in self._manager.heads:
             with self._contain_trouble("head {}/{}".format(*key_of(head))):
                 ip = text_field(mapping_field(head, "status"), "podIP")
@@ -71,48 +89,27 @@ class RelayUpkeep:
         ray_cluster = self._manager.ray_clusters.get((gang.namespace, label(head, names.RAY_GCS_CLUSTER_LABEL)))
         return raycluster.belongs_to_job(head, ray_cluster, gang.job) is True
 
-    @property
-    def _has_networks(self) -> bool:
-        """Whether the manager cluster is read, and a network was ever made in it."""
-        key = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
-        return key is not None and not self._manager.not_ready_reason
-
-    def _used_identities(self) -> dict[str, Workload]:
-        """The gangs with quota by their identities."""
-        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
-        used = (each for _, each in workloads if each.holds_quota and not each.finished)
-        return {identity_of(each.gang_uid): each for each in used}
-
     async def keep_heads(self) -> None:
         """Create what is gone of the heads' objects, and tell each head which workers are present."""
-        if not self._has_networks:
+        if not self._observer.has_networks:
             return
-        started = self._started_gangs()
+        started = self._observer.started_gangs()
         present = self._present_nodes(started)
         since = int(self._manager.clock.now().timestamp() // TOKEN_SECONDS - 1) * TOKEN_SECONDS
         for network, gang in started.items():
             if gang.job:
                 nodes = relay_objects.present_nodes(network, since, present[network])
                 with self._contain_trouble(f"Secret {network.namespace}/{network.secret}"):
-                    await self._writer.keep_head(network, gang.job, nodes)
+                    await self._writer.keep_head(network, gang.job, nodes, self._observer.head_key(gang))
                 with self._contain_trouble(f"Service {network.namespace}/{network.node_service(MANAGER)}"):
                     await self._writer.keep_head_name(network, gang.job)
-
-    def _started_gangs(self) -> dict[RelayNetwork, Workload]:
-        """The gangs whose head was started with a network."""
-        started = {}
-        for identity, gang in self._used_identities().items():
-            with contain_errors("relay", (gang.namespace, gang.name)):
-                if identity and self._policies.started_identity(gang, self._policies.check_of(gang)) == identity:
-                    started[RelayNetwork(identity, gang.namespace)] = gang
-        return started
 
     def _present_nodes(self, started: Mapping[RelayNetwork, Workload]) -> dict[RelayNetwork, dict[str, list[str]]]:
         """The remote pods of each network by the clusters of its policy, without clusters of which nothing is known.
 
         The hook refuses nodes that are not among them, unless their tokens are young (relay_objects.present_nodes).
         """
-        nodes = {name: _nodes_by_network(cache, started) for name, cache in self._fleet.reachable().items()}
+        nodes = {name: nodes_by_network(cache, started) for name, cache in self._fleet.reachable().items()}
         present: dict[RelayNetwork, dict[str, list[str]]] = {}
         for network, gang in started.items():
             policy, _ = self._policies.policy_of(self._policies.check_of(gang))
@@ -126,10 +123,10 @@ class RelayUpkeep:
 
     async def keep_names(self) -> None:
         """Keep the Services by which the nodes in each cluster have names; a slow cluster holds up no other."""
-        if not self._has_networks:
+        if not self._observer.has_networks:
             return
         self._writer.forget_names()
-        started = self._started_gangs()
+        started = self._observer.started_gangs()
         async with asyncio.TaskGroup() as tasks:
             for cache in self._fleet.reachable().values():
                 tasks.create_task(self._keep_names_in(cache, started))
@@ -137,11 +134,44 @@ class RelayUpkeep:
     async def _keep_names_in(self, cache: WorkerClusterCache, networks: Container[RelayNetwork]) -> None:
         """The anchors of all remote pods own the Service: it goes with the last one."""
         with contain_errors("relay", cache.name):
-            for network, nodes in _nodes_by_network(cache, networks).items():
+            for network, nodes in nodes_by_network(cache, networks).items():
                 service = f"{network.namespace}/{network.node_service(cache.name)}"
                 with self._contain_trouble(f"Service {service} in {cache.name}"):
                     owners = {owner["uid"]: owner for pod in nodes for owner in meta(pod).get("ownerReferences") or ()}
                     await self._writer.name_nodes(cache, network, list(owners.values()), origin_labels(nodes[0]))
+
+    async def keep_worker_secrets(self) -> None:
+        """Create the Secrets of workers that are gone: a container that starts again needs its token."""
+        if not self._observer.has_networks:
+            return
+        started = self._observer.started_gangs()
+        async with asyncio.TaskGroup() as tasks:
+            for cache in self._fleet.reachable().values():
+                tasks.create_task(self._keep_worker_secrets_in(cache, started))
+
+    async def _keep_worker_secrets_in(self, cache: WorkerClusterCache, gangs: Mapping[RelayNetwork, Workload]) -> None:
+        """The controller may not read these Secrets, so it writes each one again, some in a round."""
+        with contain_errors("relay", cache.name):
+            nodes = nodes_by_network(cache, gangs)
+            pods = ((network, pod) for network, own in nodes.items() for pod in own if self._needs_secret(pod))
+            running = {key_of(pod): (network, pod) for network, pod in pods}
+            last = self._kept_secrets.get(cache.name, ("", ""))
+            for key in sorted(running, key=lambda key: (key <= last, key))[:SECRETS_IN_ROUND]:
+                network, pod = running[key]
+                self._kept_secrets[cache.name] = key
+                with self._contain_trouble(f"Secret {key[0]}/{network.worker_secret(key[1])} in {cache.name}"):
+                    head_key = self._observer.head_key(gangs[network])
+                    await self._writer.keep_worker_secret(cache, network, pod, head_key)
+
+    def _needs_secret(self, pod: Raw) -> bool:
+        """Whether a pod is a worker's that runs, and shows what its Secret was made for.
+
+        A pod with our labels that no manager pod stands for gets no token.
+        """
+        manager_pod = self._manager.pods.get(key_of(pod)) or {}
+        is_ours = uid_of(manager_pod) == label(pod, names.POD_UID_LABEL) != ""
+        is_ending = is_deleting(pod) or has_ended(pod)
+        return is_ours and not is_ending and bool(annotation(pod, names.RELAY_ADDRESS_ANNOTATION))
 
     async def try_denied_namespaces(self) -> None:
         """Ask for a job of each namespace that denied a head's objects whether they are still denied.
@@ -178,14 +208,17 @@ class RelayUpkeep:
                 self._troubles[about] = str(trouble)
 
     async def delete_unused_routes(self) -> None:
-        """Delete the routers' Services of gangs that hold no quota, and forget those that somebody else deleted."""
+        """Delete the routers' Services of gangs that hold no quota, and let all others be written again.
+
+        The EndpointSlices cannot be listed, so a route that lacks its slice is not seen.
+        """
         manager = self._manager
-        if not self._has_networks:
+        if not self._observer.has_networks:
             return
         self._troubles.clear()  # so that each one that lasts is logged once a minute
         services = await self._list_routes()
-        used = self._used_identities()
-        self._writer.forget_routes({label(service, names.RELAY_LABEL) for service in services} & used.keys())
+        used = self._observer.used_identities()
+        self._writer.forget_routes()
         for service in services:
             # Nothing is known of the jobs of a namespace that is not read as a whole.
             if not manager.namespace_shares.is_complete(label(service, names.RELAY_NAMESPACE_LABEL)):
@@ -193,22 +226,12 @@ class RelayUpkeep:
             if label(service, names.RELAY_LABEL) not in used:
                 with self._contain_trouble("Service {}/{}".format(*key_of(service))):
                     await manager.client.delete(resources.SERVICES.path(*key_of(service)), uid_of(service))
-                    self._writer.forget_routes(used)  # one may have been written again meanwhile
+                    self._writer.forget_routes()  # one may have been written again meanwhile
 
     async def _list_routes(self) -> list[Raw]:
         path = resources.SERVICES.path(names.SYSTEM_NAMESPACE)
         services, _ = await list_all(self._manager.client, path, labelSelector=names.RELAY_LABEL)
         return services
-
-
-def _nodes_by_network(cache: WorkerClusterCache, networks: Container[RelayNetwork]) -> Mapping[RelayNetwork, list[Raw]]:
-    """The remote pods of networks in a cluster; a pod's label is its user's, so others are no networks."""
-    nodes: defaultdict[RelayNetwork, list[Raw]] = defaultdict(list)
-    for pod in cache.pods:
-        network = RelayNetwork(label(pod, names.RELAY_LABEL), key_of(pod)[0])
-        if network in networks:
-            nodes[network].append(pod)
-    return nodes
 
 
 async def _repeat(seconds: float, task: Callable[[], Awaitable[None]]) -> None:

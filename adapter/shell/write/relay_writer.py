@@ -8,15 +8,18 @@ import asyncio
 import base64
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, key_of, meta, uid_of
+from adapter.objects.specs import is_relay_address, split_address
+from adapter.objects.unstructured import Raw, annotation, key_of, meta, parse_time, uid_of
 from adapter.objects.workload import Job, Workload
 from adapter.relay import relay_objects
-from adapter.relay.relay_keys import KEY_BYTES, RelayKeys
+from adapter.relay.frp_config import RelayAddress
+from adapter.relay.outdated_network import key_problem
+from adapter.relay.relay_keys import KEY_BYTES, RelayKeys, fingerprint_of, key_secret, read_key
 from adapter.relay.relay_network import MANAGER, RelayNetwork, identity_of
 from adapter.relay.relayed_worker import RelayedWorker
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -27,7 +30,6 @@ from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.write.create_object import get_or_create
 
-_KEY = "key"
 _DENIALS = (400, 403, 404, 413, 422)
 
 
@@ -40,30 +42,39 @@ class RelayWriter:
 
     def __init__(self, manager: ManagerCache, policies: PolicyObserver) -> None:
         self._manager, self._policies = manager, policies
-        self._key = b""
+        self._key = b""  # the one that was seen last, or that is to be created
+        self._key_lock = asyncio.Lock()
         self._routed: dict[str, str] = {}  # identity -> the head's IP that routers have
         self._named: set[tuple[str, RelayNetwork, str]] = set()  # cluster, network, uid of the Service's owner
         self._route_lock = asyncio.Lock()
         self._cluster_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def prepare_head(self, workload: Workload, check: str, identity: str) -> None:
-        """Write what a head needs before it starts. Raises HeadDenied where the manager cluster denies that."""
+    async def prepare_head(self, workload: Workload, check: str, identity: str) -> str:
+        """Write what a head needs before it starts, and return the fingerprint of the key that it is made from.
+
+        Raises HeadDenied where the manager cluster denies that.
+        """
         if self._policies.started_identity(workload, check) == identity:  # another slice of a running elastic job
-            return
-        await self._apply_head_objects(RelayNetwork(identity, workload.namespace), workload.job)
+            return self._policies.started_key(workload, check)
+        network = RelayNetwork(identity, workload.namespace)
+        key = await self._get_or_create_key()
+        await self._apply_head_objects(network, workload.job, RelayKeys(key, network, self._manager.clock.now()))
+        return fingerprint_of(key)
 
     async def try_head(self, workload: Workload) -> None:
         """Ask by a dry run whether the manager cluster still denies what a head needs, and note the answer."""
         # An identity that no job has: a quota does not count an apply of what exists.
         network = RelayNetwork(identity_of(f"{workload.gang_uid} dry run"), workload.namespace)
         with suppress(HeadDenied):
-            await self._apply_head_objects(network, workload.job, is_dry_run=True)
+            await self._apply_head_objects(network, workload.job, await self._keys_of(network), is_dry_run=True)
             self._policies.forget_relay_denial(workload.namespace)
 
-    async def _apply_head_objects(self, network: RelayNetwork, job: Job | None, *, is_dry_run: bool = False) -> None:
+    async def _apply_head_objects(
+        self, network: RelayNetwork, job: Job | None, keys: RelayKeys, *, is_dry_run: bool = False
+    ) -> None:
         """Note a denial, and raise it as HeadDenied."""
         try:
-            await self._apply(resources.SECRETS, await self._head_secret(network, job), is_dry_run=is_dry_run)
+            await self._apply(resources.SECRETS, _head_secret(network, job, keys), is_dry_run=is_dry_run)
             await self._apply(resources.SERVICES, _head_service(network, job), is_dry_run=is_dry_run)
         except ApiError as error:
             if error.status not in _DENIALS:
@@ -71,16 +82,17 @@ class RelayWriter:
             self._policies.note_relay_denied(network.namespace, error.message or error.reason)
             raise HeadDenied(self._policies.denied_relay_reason(network.namespace)) from error
 
-    async def keep_head(self, network: RelayNetwork, job: Job, nodes: str) -> None:
+    async def keep_head(self, network: RelayNetwork, job: Job, nodes: str, head_key: str) -> None:
         """Tell the head of a running job which nodes are present (present_nodes), and create its Secret if it is gone.
 
         Other files stay as the head was started with: its server reads them once. An object that is there is patched
-        and not created, as a ResourceQuota would count it once more.
+        and not created, as a ResourceQuota would count it once more. One of another key than the head's is not created,
+        as the head's own client would read it and lose the server.
         """
         path = resources.SECRETS.path(network.namespace, network.secret)
         data = {relay_objects.NODES_KEY: base64.b64encode(nodes.encode()).decode()}
         if not await self._patch_existing(path, {"data": data}):
-            secret = await self._head_secret(network, job)
+            secret = _head_secret(network, job, await self._keys_of_head(network, head_key))
             secret["stringData"][relay_objects.NODES_KEY] = nodes
             await self._manager.client.create(resources.SECRETS.path(network.namespace), secret)
 
@@ -101,34 +113,49 @@ class RelayWriter:
             return False
         return True
 
-    async def _head_secret(self, network: RelayNetwork, job: Job | None) -> dict[str, Any]:
-        keys = await self._keys_of(network)
-        secret = relay_objects.head_secret(network, keys.secrets, keys.server, keys.client(MANAGER))
-        return _owned(secret, _job_owner(job))
-
     async def prepare_manager(self, worker: RelayedWorker) -> None:
         """Write what a worker needs in the manager cluster: the way of the routers to its head, and the key."""
         await self.route_head(worker.network, worker.head_ip)
-        await self._keys_of(worker.network)
+        await self._keys_of_head(worker.network, worker.head_key)
 
     async def prepare_worker(self, cache: WorkerClusterCache, worker: RelayedWorker, pod: Raw) -> None:
         """Write what a remote pod needs in its cluster: its name, and its Secret, which its share owns for now."""
         network, owner, labels = worker.network, meta(pod)["ownerReferences"], origin_labels(pod)
         await self.name_nodes(cache, network, owner, labels)
-        secret = _owned(await self._worker_secret(worker, pod), owner, labels)
+        secret = _owned(await self._worker_secret(worker, pod, self._now), owner, labels)
         await _create_or_replace(cache.client, resources.SECRETS, secret)
 
     async def hand_over_secret(self, cache: WorkerClusterCache, worker: RelayedWorker, pod: Raw) -> None:
         """Let a created remote pod own its Secret, so that its token goes with it."""
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": key_of(pod)[1], "uid": uid_of(pod)}
-        secret = _owned(await self._worker_secret(worker, pod), [owner], origin_labels(pod))
+        secret = _owned(await self._worker_secret(worker, pod, self._now), [_pod_owner(pod)], origin_labels(pod))
         await cache.client.replace(resources.SECRETS.path(*key_of(secret)), secret)
 
-    async def _worker_secret(self, worker: RelayedWorker, pod: Raw) -> Raw:
+    async def keep_worker_secret(
+        self, cache: WorkerClusterCache, network: RelayNetwork, pod: Raw, head_key: str
+    ) -> None:
+        """Write the Secret of a running remote pod again as it was made. Equal bytes change nothing there.
+
+        The token's time is that of the pod, as the token of a present pod counts at any age.
+        """
+        dialled = annotation(pod, names.RELAY_ADDRESS_ANNOTATION)
+        if not is_relay_address(dialled):
+            return
+        worker = RelayedWorker(network, cache.name, RelayAddress(*split_address(dialled)), "", head_key)
+        created = parse_time(meta(pod).get("creationTimestamp"))
+        issued_at = min(int(created.timestamp()) if created else 0, self._now)
+        cache.require_reachable()
+        secret = _owned(await self._worker_secret(worker, pod, issued_at), [_pod_owner(pod)], origin_labels(pod))
+        await _replace_or_create(cache.client, resources.SECRETS, secret)
+
+    @property
+    def _now(self) -> int:
+        return int(self._manager.clock.now().timestamp())
+
+    async def _worker_secret(self, worker: RelayedWorker, pod: Raw, issued_at: int) -> Raw:
         network, cluster, name = worker.network, worker.cluster, key_of(pod)[1]
-        keys, now = await self._keys_of(network), int(self._manager.clock.now().timestamp())
+        keys = await self._keys_of_head(network, worker.head_key)
         return relay_objects.worker_secret(
-            network, keys.secrets, keys.client(cluster), worker.address, cluster, name, now
+            network, keys.secrets, keys.client(cluster), worker.address, cluster, name, issued_at
         )
 
     async def route_head(self, network: RelayNetwork, head_ip: str) -> None:
@@ -160,10 +187,9 @@ class RelayWriter:
                 await _create_or_add_owners(cache.client, _owned(service, owners, labels))
             self._named |= wanted
 
-    def forget_routes(self, existing: Iterable[str]) -> None:
-        """Forget the routes to heads whose identities are not among the existing ones."""
-        for identity in self._routed.keys() - set(existing):
-            del self._routed[identity]
+    def forget_routes(self) -> None:
+        """Forget which routes to heads were written, so that they are written again."""
+        self._routed.clear()
 
     def forget_names(self) -> None:
         """Forget which Services of nodes were written, so that they are looked at again."""
@@ -174,25 +200,47 @@ class RelayWriter:
         return await self._manager.client.apply(path, body, names.FIELD_MANAGER, is_dry_run=is_dry_run)
 
     async def _keys_of(self, network: RelayNetwork) -> RelayKeys:
-        if not self._key:
-            self._key = await self._read_key()
-        return RelayKeys(self._key, network, self._manager.clock.now())
+        return RelayKeys(await self._get_or_create_key(), network, self._manager.clock.now())
 
-    async def _read_key(self) -> bytes:
-        """The controller's key; the first one to need it makes it."""
-        stored = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
-        if stored is None:
-            text = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-            metadata = {"name": names.RELAY_KEY_SECRET, "namespace": names.SYSTEM_NAMESPACE}
-            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {_KEY: text}}
-            stored = await self._manager.client.create(resources.SECRETS.path(names.SYSTEM_NAMESPACE), body)
-        key = base64.b64decode((stored.get("data") or {}).get(_KEY) or "")
-        if len(key) != KEY_BYTES:
-            raise Unreachable(
-                f"Secret {names.SYSTEM_NAMESPACE}/{names.RELAY_KEY_SECRET} has no {KEY_BYTES} bytes in data.{_KEY}: "
-                "delete it, and start the jobs again that use the relay"
-            )
-        return key
+    async def _keys_of_head(self, network: RelayNetwork, head_key: str) -> RelayKeys:
+        """The credentials that fit a running head. Raises Unreachable if the key has changed since it started."""
+        if problem := key_problem(head_key, self._policies.relay_key()):
+            raise Unreachable(problem)
+        return await self._keys_of(network)
+
+    async def keep_key(self) -> None:
+        """Remember the key, and create its Secret again if it is gone: running heads accept no other one."""
+        async with self._key_lock:
+            await self._keep_key()
+
+    async def _keep_key(self) -> None:
+        secret = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
+        if secret is not None:
+            self._key = read_key(secret)
+        elif self._key:
+            path = resources.SECRETS.path(names.SYSTEM_NAMESPACE)
+            self._manager.secrets.put(await self._manager.client.create(path, key_secret(self._key)))
+
+    async def _get_or_create_key(self) -> bytes:
+        """The controller's key, which may be changed at any time; the first one to need it makes it."""
+        async with self._key_lock:
+            self._key = self._key or secrets.token_bytes(KEY_BYTES)
+            await self._keep_key()
+        if self._key:
+            return self._key
+        raise Unreachable(
+            f"Secret {names.SYSTEM_NAMESPACE}/{names.RELAY_KEY_SECRET} has no {KEY_BYTES} bytes in data.key: restore "
+            "it from a backup, or delete it and start the jobs again that use the relay"
+        )
+
+
+def _head_secret(network: RelayNetwork, job: Job | None, keys: RelayKeys) -> dict[str, Any]:
+    secret = relay_objects.head_secret(network, keys.secrets, keys.server, keys.client(MANAGER))
+    return _owned(secret, _job_owner(job))
+
+
+def _pod_owner(pod: Raw) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": "Pod", "name": key_of(pod)[1], "uid": uid_of(pod)}
 
 
 def _job_owner(job: Job | None) -> list[Raw]:
@@ -234,3 +282,13 @@ async def _create_or_replace(client: Client, resource: Resource, body: Raw) -> N
         if not error.already_exists:
             raise
         await client.replace(resource.path(*key_of(body)), body)
+
+
+async def _replace_or_create(client: Client, resource: Resource, body: Raw) -> None:
+    """Replace an object, or create it if it is gone: a ResourceQuota would count the create of what exists."""
+    try:
+        await client.replace(resource.path(*key_of(body)), body)
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        await client.create(resource.path(key_of(body)[0]), body)

@@ -31,6 +31,11 @@ def lacking(name: str) -> Raw:
     return make_worker_cluster(name, conditions=[make_condition("Connected", reason="Connected"), missing])
 
 
+def outdated(name: str) -> Raw:
+    old = make_condition("RelayCurrent", status=False, reason="RelayKeyChanged", message="Heads of a refuse workers.")
+    return make_worker_cluster(name, conditions=[make_condition("Connected", reason="Connected"), old])
+
+
 def lease(age: float = 0.0) -> Answer:
     """A Lease that was renewed this many seconds before each request."""
 
@@ -71,6 +76,12 @@ EAST, WEST = cluster("east"), cluster("west")
             "Jobs can be dispatched.\nThe last preflight found: No account. Then run `kubectl rayspan preflight` "
             "again.\n",
             id="a preflight missed what a cluster names",
+        ),
+        pytest.param(
+            answers(outdated("east"), WEST),
+            0,
+            "Jobs can be dispatched.\nWorkerCluster east: Heads of a refuse workers.\n",
+            id="a job runs with another key of the relay",
         ),
         pytest.param(
             answers(EAST, cluster("west", cordoned=True)),

@@ -45,7 +45,9 @@ def test_a_worker_of_a_relayed_cluster_dials_the_routers() -> None:
     sidecar = creation.body["spec"]["initContainers"][0]
     assert (sidecar["name"], sidecar["image"]) == (names.RELAY_CLIENT, "registry.east/relay:1")
     assert creation.body["metadata"]["labels"][names.RELAY_LABEL] == IDENTITY
-    assert names.HEAD_IP_ANNOTATION not in creation.body["metadata"]["annotations"], "its head's name stays"
+    annotations = creation.body["metadata"]["annotations"]
+    assert names.HEAD_IP_ANNOTATION not in annotations, "its head's name stays"
+    assert annotations[names.RELAY_ADDRESS_ANNOTATION] == "relay.example.com:30443"
 
 
 def test_a_worker_of_a_flat_cluster_dials_the_head_and_is_replaced_when_the_head_moves() -> None:
@@ -59,6 +61,20 @@ def test_no_worker_is_created_for_a_head_that_no_policy_prepared() -> None:
     (event,) = _decide(_worker(head={"status": {}}))
     assert isinstance(event, EmitEvent) and event.reason == names.EventReason.WORKER_FAILING
     assert f"has no container {names.RELAY_SERVER}" in event.message
+
+
+def test_no_worker_is_created_for_a_head_of_another_key() -> None:
+    facts = _worker()
+    owner = replace(facts.owner, relay_key="aa", relay_key_problem="the key has changed; start the job again")
+    (event,) = _decide(replace(facts, owner=owner))
+    assert isinstance(event, EmitEvent) and event.reason == names.EventReason.RELAY_KEY_CHANGED
+    assert event.message == "A worker for east is not created: the key has changed; start the job again."
+
+
+def test_a_flat_cluster_has_an_image_of_its_own() -> None:
+    """Its nodes may pull from another registry than those of the policy's relayed cluster."""
+    creation = _creation(_worker(NetworkSpec(image="registry.west/relay:1")))
+    assert creation.body["spec"]["initContainers"][0]["image"] == "registry.west/relay:1"
 
 
 @pytest.mark.parametrize("network", [RELAYED, NetworkSpec()], ids=["relayed", "flat"])

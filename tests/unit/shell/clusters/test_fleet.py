@@ -84,7 +84,9 @@ async def benched() -> AsyncIterator[Bench]:
             "mgr",
         )
         logins = LoginReader(tasks, manager)
-        conditions = ConditionWriter(manager, fleet, logins, facts.policies, facts.reservations, EventRecorder(client))
+        conditions = ConditionWriter(
+            manager, fleet, logins, facts.policies, facts.reservations, EventRecorder(client), facts.relay
+        )
         yield Bench(manager, fleet, conditions, server)
         for name in fleet.caches():
             await fleet.reconcile(name, None, logins)

@@ -957,6 +957,13 @@ async def test_a_changed_multikueuecluster_or_secret_enqueues_worker_clusters(be
         assert bench.enqueued() == {(CLUSTER, "", "east")}
 
 
+async def test_the_relays_key_enqueues_what_waits_for_it(bench: Bench) -> None:
+    version = bench.fleet.capacity_versions.version
+    bench.notify("secrets", make.make_relay_key(), make.make_relay_key(b"o"))
+    assert bench.enqueued() >= PODS
+    assert bench.fleet.capacity_versions.version > version
+
+
 @pytest.mark.parametrize(
     ("before", "after", "matters"),
     [

@@ -10,7 +10,8 @@ from adapter.objects import specs
 from adapter.objects.rayjob import read_ray_job
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Workload
-from adapter.relay.relay_network import identity_of, podset_update
+from adapter.relay.relay_keys import fingerprint_of, read_key
+from adapter.relay.relay_network import identity_of, podset_update, with_key
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from tests.unit import builders
 from tests.unit.builders import make_workload
@@ -21,6 +22,8 @@ NETWORK = {"mode": "Relay", "address": "relay.example.com:30443", "image": "rela
 IDENTITY = identity_of("uid-of-rayjob-train")
 ALLOCATABLE = {"cpu": "999", "memory": "64Gi", "pods": "999"}
 RECORDED = [podset_update(IDENTITY)]
+KEY = builders.make_relay_key()
+OTHER_KEY = builders.make_relay_key(b"o")
 
 
 def _sight(updates: list[Raw] | None = None, network: Raw | None = NETWORK) -> tuple[Sight, Workload]:
@@ -81,6 +84,19 @@ def test_a_running_gang_goes_to_a_relayed_cluster_only_with_the_relay(
     plan_request = sight.planning._snapshot.plan_request(request, chosen, [])
     assert [name for name in plan_request.clusters if name not in plan_request.unproven_clusters] == open_clusters
     assert all("start the job again" in reason for reason in plan_request.unproven_clusters.values())
+
+
+@pytest.mark.parametrize(("secret", "is_open"), [(KEY, True), (OTHER_KEY, False), (None, False)])
+def test_a_running_gang_whose_head_has_another_key_goes_nowhere(secret: Raw | None, is_open: bool) -> None:
+    """So it reserves nothing for workers that its head would refuse."""
+    sight, workload = _sight([dict(update) for update in with_key(RECORDED, fingerprint_of(read_key(KEY)))])
+    fill(sight.manager.secrets, *([secret] if secret else []))
+    chosen, _ = sight.facts.policies.policy_of(builders.CHECK)
+    assert chosen
+    request = sight.planning._snapshot.request_of(workload, builders.CHECK, chosen.policy)
+    closed = sight.planning._snapshot.plan_request(request, chosen, []).unproven_clusters
+    assert [*closed] == ([] if is_open else ["east", "west"])
+    assert all("start the job again" in reason for reason in closed.values())
 
 
 def _cover_memory(member: WorkerClusterCache, cores: int) -> None:

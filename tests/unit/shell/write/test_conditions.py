@@ -8,7 +8,9 @@ import pytest
 from prometheus_client import REGISTRY
 
 from adapter import names
+from adapter.objects import specs
 from adapter.objects.unstructured import Raw, format_time
+from adapter.relay.relay_network import identity_of, podset_update, with_key
 from adapter.shell.write.conditions import ConditionWriter
 from tests.unit import builders, stores
 
@@ -33,7 +35,9 @@ async def test_a_reconcile_sets_the_connection_metric_and_starts_its_counters(pr
         SimpleNamespace(record_event=_nothing),
         cast(Any, None),
     )
-    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder))
+    writer = ConditionWriter(
+        sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder), sight.facts.relay
+    )
     await writer.reconcile_cluster("looked-at")
     which = {"cluster": "looked-at"}
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
@@ -83,7 +87,9 @@ async def _written(sight: stores.Sight, name: str) -> list[Raw]:
         SimpleNamespace(record_event=_nothing),
         cast(Any, None),
     )
-    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder))
+    writer = ConditionWriter(
+        sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder), sight.facts.relay
+    )
     await writer.reconcile_cluster(name)
     return written
 
@@ -102,3 +108,20 @@ async def test_a_token_that_expires_soon_is_reported(days: int, told: bool) -> N
         f"Its token expires on {ends:%Y-%m-%d}: renew it with `kubectl rayspan rotate ending --worker-context CONTEXT`."
     )
     assert [sentence in one["message"] for one in written[0]["status"]["conditions"]] == [told, told]
+
+
+async def test_a_cluster_says_which_jobs_its_heads_keep_from_growing() -> None:
+    network = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
+    sight = stores.Sight({"relayed": 4})
+    raw = builders.make_worker_cluster("relayed", network=network)
+    stores.fill(sight.manager.worker_clusters, raw)
+    sight.members["relayed"].spec = specs.parse_worker_cluster(raw)
+    work: Any = builders.make_workload(check=names.CHECK_READY)
+    updates = with_key([podset_update(identity_of(work["metadata"]["uid"]))], "of old")
+    work["status"]["admissionChecks"][0]["podSetUpdates"] = [*updates]
+    stores.fill(sight.manager.workloads, work)
+    (patch,) = await _written(sight, "relayed")
+    (entry,) = [entry for entry in patch["status"]["conditions"] if entry["type"] == names.RELAY_CURRENT]
+    assert (entry["status"], entry["reason"]) == ("False", names.ConditionReason.RELAY_KEY_CHANGED)
+    assert f"heads of RayJob {builders.NAMESPACE}/{builders.JOB} were" in entry["message"]
+    assert {names.CONNECTED, names.READY} < {entry["type"] for entry in patch["status"]["conditions"]}

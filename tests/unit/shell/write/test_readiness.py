@@ -28,7 +28,9 @@ class Manager:
         self.store = sight.manager.policies
         sight.manager.client = cast(Any, self)
         nobody = cast(Any, None)
-        self.writer = ConditionWriter(sight.manager, nobody, nobody, sight.facts.policies, nobody, cast(Any, self))
+        self.writer = ConditionWriter(
+            sight.manager, nobody, nobody, sight.facts.policies, nobody, cast(Any, self), sight.facts.relay
+        )
 
     async def merge_patch(self, path: str, patch: Raw) -> Raw:
         self.asked.append(path)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.relay.relay_network import RelayNetwork, identity_of, podset_update
+from adapter.relay.relay_keys import fingerprint_of, read_key
+from adapter.relay.relay_network import RelayNetwork, identity_of, podset_update, with_key
 from adapter.shell.clusters.cluster_cache import CONNECTION
 from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.write import relay_upkeep
 from adapter.shell.write.relay_upkeep import TOKEN_SECONDS, RelayUpkeep
 from adapter.shell.write.relay_writer import RelayWriter
 from tests.unit import apiserver, builders
@@ -97,9 +99,10 @@ async def _keep(sight: Sight, server: Server, monkeypatch: pytest.MonkeyPatch) -
     return [(asked.method, asked.path.partition("/v1/")[2]) for asked in server.asked]
 
 
-def _started(identity: str = IDENTITY) -> Any:
+def _started(identity: str = IDENTITY, key: Any = KEY) -> Any:
     work = make_workload(check=names.CHECK_READY)
-    work["status"]["admissionChecks"][0]["podSetUpdates"] = [podset_update(identity)]
+    updates = with_key([podset_update(identity)], fingerprint_of(read_key(key)))
+    work["status"]["admissionChecks"][0]["podSetUpdates"] = [*updates]
     return work
 
 
@@ -129,6 +132,90 @@ async def test_what_somebody_deleted_of_a_started_job_is_created_again(monkeypat
     bodies = [each.body["metadata"] for each in server.asked if each.method == "POST"]
     owners = [[owner["name"] for owner in metadata["ownerReferences"]] for metadata in bodies]
     assert owners == [[builders.JOB], [builders.JOB], ["anchor", "second"]]
+
+
+async def test_a_head_gets_no_secret_of_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own client would read it, and lose the server beside it."""
+    sight, server = Sight({"east": 9}), Server(lists=[_GONE, _THERE])
+    fill(sight.manager.workloads, _started(key=make_relay_key(b"o")))
+    assert await _keep(sight, server, monkeypatch) == [("PATCH", _SECRET), ("PATCH", _SERVICE)]
+
+
+async def _keep_worker_secrets(sight: Sight, server: Server, monkeypatch: pytest.MonkeyPatch, rounds: int = 1) -> None:
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    fill(sight.manager.secrets, KEY)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        upkeep = _upkeep(sight)
+        for _ in range(rounds):
+            await upkeep.keep_worker_secrets()
+
+
+def _worker(name: str, address: str = "relay.example.com:30443", **status: Any) -> Any:
+    pod = _node(IDENTITY)
+    annotations = {names.RELAY_ADDRESS_ANNOTATION: address} if address else {}
+    labels = {**pod["metadata"]["labels"], names.POD_UID_LABEL: f"manager-uid-of-{name}"}
+    own = {"name": name, "uid": f"uid-of-{name}", "annotations": annotations, "labels": labels}
+    created = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": {**pod["metadata"], **own, **created}, "status": status}
+
+
+def _manager_pods(*workers: str) -> list[Any]:
+    named = ({"name": name, "namespace": builders.NAMESPACE, "uid": f"manager-uid-of-{name}"} for name in workers)
+    return [{"metadata": metadata} for metadata in named]
+
+
+async def test_the_secret_of_a_running_worker_is_written_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[_GONE, _THERE, _THERE])
+    fill(sight.manager.workloads, _started())
+    ended, other = _worker("ended", phase="Failed"), _worker("of-earlier-version", address="")
+    fill(sight.members["east"].pods, _worker("w"), ended, other, _worker("of-a-stranger"))
+    fill(sight.manager.pods, *_manager_pods("w", "ended", "of-earlier-version"))
+    await _keep_worker_secrets(sight, server, monkeypatch, rounds=2)
+    path = f"namespaces/{builders.NAMESPACE}/secrets/rayspan-relay-{IDENTITY}-w"
+    requests = [(asked.method, asked.path.partition("/v1/")[2]) for asked in server.asked]
+    assert requests == [("PUT", path), _created(path), ("PUT", path)]
+    first, created, again = (asked.body for asked in server.asked)
+    assert first == created == again, "equal bytes change nothing there"
+    assert json.loads(created["stringData"]["frpc.json"])["serverAddr"] == "relay.example.com"
+    assert [owner["uid"] for owner in created["metadata"]["ownerReferences"]] == ["uid-of-w"]
+
+
+async def test_all_secrets_of_a_large_job_are_looked_at_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_upkeep, "SECRETS_IN_ROUND", 2)
+    sight, server = Sight({"east": 9}), Server(lists=[_THERE] * 4)
+    fill(sight.manager.workloads, _started())
+    fill(sight.members["east"].pods, *map(_worker, ("w-1", "w-2", "w-3")))
+    fill(sight.manager.pods, *_manager_pods("w-1", "w-2", "w-3"))
+    await _keep_worker_secrets(sight, server, monkeypatch, rounds=2)
+    assert [asked.path[-3:] for asked in server.asked] == ["w-1", "w-2", "w-3", "w-1"]
+
+
+async def test_a_worker_gets_no_secret_of_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sidecar would read it, and lose the head."""
+    sight, server = Sight({"east": 9}), Server()
+    fill(sight.manager.workloads, _started(key=make_relay_key(b"o")))
+    fill(sight.members["east"].pods, _worker("w"))
+    fill(sight.manager.pods, *_manager_pods("w"))
+    await _keep_worker_secrets(sight, server, monkeypatch)
+    assert not server.asked
+
+
+async def test_a_route_that_lacks_its_slice_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller may not list EndpointSlices there."""
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
+    routes = {"kind": "ServiceList", "metadata": {"resourceVersion": "9"}, "items": [_route(IDENTITY)]}
+    server, sight = Server(lists=[says(KEY), says(KEY), says(routes), says(KEY), says(KEY)]), Sight({"east": 9})
+    fill(sight.manager.secrets, KEY)
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_clusters, RAY_CLUSTER)
+    fill(sight.manager.heads, _head(builders.NAMESPACE, IDENTITY, RAY_CLUSTER, "10.1.0.1"))
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        upkeep = _upkeep(sight)
+        for task in (upkeep.route_heads, upkeep.delete_unused_routes, upkeep.route_heads):
+            await task()
+    assert len([asked for asked in server.asked if "/endpointslices/" in asked.path]) == 2
 
 
 async def test_what_is_there_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,4 +317,4 @@ async def test_gangs_are_planned_again_once_a_denial_is_too_old(monkeypatch: pyt
 
 def _upkeep(sight: Sight) -> RelayUpkeep:
     policies = sight.facts.policies
-    return RelayUpkeep(sight.manager, sight.fleet, policies, RelayWriter(sight.manager, policies))
+    return RelayUpkeep(sight.manager, sight.fleet, policies, sight.facts.relay, RelayWriter(sight.manager, policies))

@@ -7,7 +7,8 @@ import pytest
 from adapter import names
 from adapter.actions import SetCheck
 from adapter.objects.workload import parse_workload
-from adapter.relay.relay_network import identity_of, podset_update
+from adapter.relay.relay_keys import fingerprint_of, read_key
+from adapter.relay.relay_network import RelayNetwork, identity_of, podset_update, with_key
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write.relay_writer import HeadDenied, RelayWriter
 from tests.unit import apiserver, builders
@@ -18,6 +19,8 @@ from tests.unit.stores import Sight, fill
 WORK: Any = make_workload()
 IDENTITY = identity_of(WORK["metadata"]["uid"])
 KEY = make_relay_key()
+OTHER_KEY = make_relay_key(b"o")
+HEAD_KEY = fingerprint_of(read_key(KEY))
 
 
 async def _set_ready(server: Server, work: Any = WORK, sight: Sight | None = None) -> None:
@@ -40,7 +43,8 @@ async def test_secret_and_service_of_the_head_are_written_before_the_check() -> 
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": builders.JOB, "uid": "uid-of-job"}
     assert [each.body["metadata"]["ownerReferences"] for each in (secret, service)] == [[owner], [owner]]
     (entry,) = check.body["status"]["admissionChecks"]
-    assert (entry["state"], entry["podSetUpdates"]) == (names.CHECK_READY, [podset_update(IDENTITY)])
+    updates = [*with_key([podset_update(IDENTITY)], HEAD_KEY)]
+    assert (entry["state"], entry["podSetUpdates"]) == (names.CHECK_READY, updates)
 
 
 async def test_a_denial_queues_the_job_again_and_closes_relayed_clusters_for_a_while() -> None:
@@ -62,10 +66,13 @@ async def test_a_failure_that_passes_is_tried_again() -> None:
 async def test_a_head_that_was_started_with_the_relay_is_not_prepared_again() -> None:
     """As with another slice of a running elastic job."""
     started = make_workload(check=names.CHECK_READY)
-    started["status"]["admissionChecks"][0]["podSetUpdates"] = [podset_update(IDENTITY)]
+    updates = [*with_key([podset_update(IDENTITY)], "of old")]
+    started["status"]["admissionChecks"][0]["podSetUpdates"] = updates
     server = Server(lists=[says(WORK)])
     await _set_ready(server, started)
     assert [asked.path.rpartition("/")[2] for asked in server.asked] == ["status"]
+    (entry,) = server.asked[0].body["status"]["admissionChecks"]
+    assert entry["podSetUpdates"] == updates, "Kueue starts no slice with other updates"
 
 
 @pytest.mark.parametrize("data", [{}, {"key": ""}, {"key": "a2V5"}])
@@ -73,4 +80,34 @@ async def test_no_credential_is_made_from_a_key_that_is_too_short(data: Any) -> 
     sight = Sight({"east": 9})
     fill(sight.manager.secrets, {**KEY, "data": data})
     with pytest.raises(Unreachable, match=r"has no 32 bytes in data\.key"):
-        await RelayWriter(sight.manager, sight.facts.policies)._read_key()
+        await RelayWriter(sight.manager, sight.facts.policies)._get_or_create_key()
+
+
+@pytest.mark.parametrize(
+    ("later", "created"),
+    [
+        pytest.param([KEY], [], id="it is there"),
+        pytest.param([OTHER_KEY], [], id="an administrator changed it"),
+        pytest.param([], [KEY["data"]], id="it is gone"),
+    ],
+)
+async def test_a_lost_key_is_written_again_and_a_changed_one_stays(later: list[Any], created: list[Any]) -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[says(KEY)])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        writer = RelayWriter(sight.manager, sight.facts.policies)
+        for secrets in ([KEY], later):
+            fill(sight.manager.secrets, *secrets)
+            await writer.keep_key()
+    assert [(asked.method, asked.body["data"]) for asked in server.asked] == [("POST", data) for data in created]
+
+
+async def test_a_controller_that_never_saw_the_key_makes_none_for_a_running_job() -> None:
+    sight, server = Sight({"east": 9}), Server()
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        writer = RelayWriter(sight.manager, sight.facts.policies)
+        await writer.keep_key()
+        with pytest.raises(Unreachable, match="restore the Secret from a backup"):
+            await writer._keys_of_head(RelayNetwork(IDENTITY, builders.NAMESPACE), HEAD_KEY)
+    assert not server.asked

@@ -48,7 +48,9 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     )
     shares = SimpleNamespace(workers_in=lambda _: 0)
     nobody = cast(Any, None)
-    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
+    writer = ConditionWriter(
+        sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said), sight.facts.relay
+    )
     await writer.reconcile_cluster("east")
     restored = (
         "Worker cluster east: its API server went back to an older version, as after a restore "
