@@ -21,7 +21,7 @@ from aiohttp import web
 
 from adapter import __main__ as command
 from adapter import membership, names
-from adapter.cli import drain
+from adapter.cli import remaining_watch
 from adapter.cli.membership import clients, join, leave, membership_objects
 from adapter.membership import ApiServerAddress
 from adapter.objects.unstructured import RawDict as Raw
@@ -190,7 +190,7 @@ class Both:
 async def both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Both]:
-    for module in (drain, join, leave):
+    for module in (remaining_watch, join, leave):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(join, "CONNECT_TIMEOUT_SECONDS", 0.05)
     manager, worker = Keeper(objects=bare("m", "rayspan-system")), Keeper(objects=bare("w", "research"))
