@@ -32,7 +32,7 @@ IDENTITY, HEAD, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[4])
 NAMES_KEY = bytes.fromhex((FOLDER / "names.key").read_text())
 CONNECT_SECRET = (FOLDER / "connect.secret").read_text()
 MAX_BODY = 65536
-MAX_NODES = 4096  # more than a head has; each node that is present asks again in ten seconds
+MAX_NODES = 65536  # more than a head has; each node that is present asks again in ten seconds
 last_run_ids: Dict[str, str] = {}  # node -> run id; the node that asked last is the last one
 lock = Lock()
 

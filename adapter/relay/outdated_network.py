@@ -48,7 +48,7 @@ def relay_currency(
         text = f"Its workers dial {address}, and heads accept new ones." if address else "It dials no relay."
         return RelayCurrency(names.ConditionReason.RELAY_CURRENT, text)
     reason = names.ConditionReason.RELAY_KEY_CHANGED if refusing else names.ConditionReason.RELAY_ADDRESS_CHANGED
-    return RelayCurrency(reason, " ".join(texts))
+    return RelayCurrency(reason, " ".join(texts), len({*refusing, *old}))
 
 
 def _other_addresses(pods: Iterable[Raw], address: str) -> set[str]:

@@ -36,6 +36,7 @@ class PolicyObserver:
         self._relayed_networks: dict[str, dict[str, specs.NetworkSpec]] = {}  # of the same versions
         self._relay_denials: dict[str, tuple[str, datetime]] = {}  # by namespace, with the time of the next try
         self._our_checks: tuple[int, frozenset[str]] = (-1, frozenset())  # the store version, and the names
+        self._relay_key = ""  # the fingerprint of the one that was seen last
 
     def check_of(self, workload: Workload) -> str:
         ours = self.our_checks()
@@ -123,13 +124,21 @@ class PolicyObserver:
         return None if updates is None else relay_network.recorded_identity(updates)
 
     def started_key(self, workload: Workload, check: str) -> str:
-        """The fingerprint of the key that a gang's head was started with; empty if it was not started with one."""
-        return relay_network.recorded_key(self._started_updates(workload, check) or ())
+        """The fingerprint of the key that a gang's head was started with; empty if it is not recorded.
+
+        That of an elastic job never is: its templates keep the updates of its first start, also with another key.
+        """
+        return "" if workload.elastic else relay_network.recorded_key(self._started_updates(workload, check) or ())
 
     def relay_key(self) -> str:
-        """The fingerprint of the relay's key; empty if there is none."""
+        """The fingerprint of the relay's key; empty if there is none.
+
+        One that was deleted counts on: the controller that knows it writes it again within seconds.
+        """
         secret = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
-        return relay_keys.fingerprint_of(relay_keys.read_key(secret))
+        if secret is not None:
+            self._relay_key = relay_keys.fingerprint_of(relay_keys.read_key(secret))
+        return self._relay_key
 
     def relay_key_problem(self, workload: Workload, check: str) -> str:
         """Why the head of a started gang would refuse new workers, a fragment; empty if it would not."""

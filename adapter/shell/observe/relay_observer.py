@@ -5,7 +5,9 @@ from collections.abc import Container, Mapping
 
 from adapter import names
 from adapter.objects.relay_currency import RelayCurrency
-from adapter.objects.unstructured import Raw, condition, key_of, label
+from adapter.objects.specs import is_relay_address
+from adapter.objects.unstructured import Key, Raw, annotation, condition, key_of, label, uid_of
+from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.objects.workload import Workload
 from adapter.relay.outdated_network import relay_currency
 from adapter.relay.relay_network import RelayNetwork, identity_of
@@ -19,6 +21,7 @@ from adapter.shell.supervise import contain_errors, read_each
 class RelayObserver:
     def __init__(self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver) -> None:
         self._manager, self._fleet, self._policies = manager, fleet, policies
+        self._used: tuple[int, dict[str, Workload]] = -1, {}  # the store version, and the gangs
 
     @property
     def has_networks(self) -> bool:
@@ -31,9 +34,11 @@ class RelayObserver:
 
     def used_identities(self) -> dict[str, Workload]:
         """The gangs with quota by their identities."""
-        workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
-        used = (each for _, each in workloads if each.holds_quota and not each.finished)
-        return {identity_of(each.gang_uid): each for each in used}
+        if self._used[0] != self._manager.workloads.change_count:
+            workloads = read_each("relay", self._manager.workloads, self._manager.read_workload)
+            used = (each for _, each in workloads if each.holds_quota and not each.finished)
+            self._used = self._manager.workloads.change_count, {identity_of(each.gang_uid): each for each in used}
+        return self._used[1]
 
     def started_gangs(self) -> dict[RelayNetwork, Workload]:
         """The gangs whose head was started with a network."""
@@ -53,14 +58,34 @@ class RelayObserver:
         cache = self._fleet.reachable().get(cluster)
         if cache is None or not self._is_concerned(cache):
             return None
-        started = self.started_gangs()
-        workers = nodes_by_network(cache, started)
+        started = self.started_gangs() if self.has_networks else {}
+        workers: defaultdict[str, list[Raw]] = defaultdict(list)
+        for network, pod in self.running_workers(cache, started).values():
+            workers[_job_name(started[network])].append(pod)
         return relay_currency(
             cache.spec.network.address,
             self._policies.relay_key(),
             {_job_name(gang): self.head_key(gang) for gang in started.values() if self._may_use(gang, cluster)},
-            {_job_name(started[network]): pods for network, pods in workers.items()},
+            workers,
         )
+
+    def running_workers(
+        self, cache: WorkerClusterCache, networks: Container[RelayNetwork]
+    ) -> dict[Key, tuple[RelayNetwork, Raw]]:
+        """The remote pods of networks that run workers."""
+        nodes = nodes_by_network(cache, networks)
+        pods = ((network, pod) for network, own in nodes.items() for pod in own if self.runs_worker(pod))
+        return {key_of(pod): (network, pod) for network, pod in pods}
+
+    def runs_worker(self, pod: Raw) -> bool:
+        """Whether a remote pod is a worker's that runs, and shows what its Secret was made for.
+
+        A pod with our labels that no manager pod stands for is its user's.
+        """
+        manager_pod = self._manager.pods.get(key_of(pod)) or {}
+        is_ours = uid_of(manager_pod) == label(pod, names.POD_UID_LABEL) != ""
+        is_ending = is_deleting(pod) or has_ended(pod)
+        return is_ours and not is_ending and is_relay_address(annotation(pod, names.RELAY_ADDRESS_ANNOTATION))
 
     def _is_concerned(self, cache: WorkerClusterCache) -> bool:
         """Whether a cluster is relayed, has workers of relayed jobs, or had some when its condition was written."""

@@ -117,7 +117,7 @@ class ConditionWriter:
                 about, names.ConditionReason.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
             )
         if currency and not currency.is_current:
-            await self._recorder.record_event(about, currency.reason, currency.message, warning=True)
+            await self._recorder.record_event(about, currency.reason, currency.event_message, warning=True)
         lost_since = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost_since and not problem and not is_steady else None
 

@@ -209,7 +209,8 @@ class GangWriter:
         try:
             if identity:
                 head_key = await self._relay.prepare_head(workload, action.check, identity)
-                action = replace(action, podset_updates=with_key(action.podset_updates, head_key))
+                if not workload.elastic:  # a slice does not start if its check has other updates than its templates
+                    action = replace(action, podset_updates=with_key(action.podset_updates, head_key))
         except HeadDenied as error:
             denial = error
             text = f"The job cannot use the relay: {error}. It gives its capacity back and queues again."

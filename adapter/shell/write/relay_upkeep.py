@@ -7,12 +7,12 @@ needs its Secret.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.unstructured import Key, Raw, annotation, key_of, label, mapping_field, meta, text_field, uid_of
-from adapter.objects.worker_pod import has_ended, is_deleting
+from adapter.objects.unstructured import Key, Raw, key_of, label, mapping_field, meta, text_field, uid_of
+from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload
 from adapter.relay import relay_objects
 from adapter.relay.relay_network import MANAGER, RelayNetwork
@@ -34,7 +34,7 @@ KEEP_SECONDS = 60.0
 # A worker's token is issued some seconds before its pod is seen, so one of this age counts. Twice this age is the most
 # that counts: `since` advances in steps of this length, as each step changes the Secrets of all heads.
 TOKEN_SECONDS = 300
-SECRETS_IN_ROUND = 300  # the most requests to a worker cluster for the Secrets of its workers in a round
+SECRETS_IN_ROUND = 300  # the most requests to all worker clusters for the Secrets of their workers in a round
 
 
 class RelayUpkeep:
@@ -144,34 +144,30 @@ class RelayUpkeep:
         """Create the Secrets of workers that are gone: a container that starts again needs its token."""
         if not self._observer.has_networks:
             return
-        started = self._observer.started_gangs()
+        keys = {network: self._observer.head_key(gang) for network, gang in self._observer.started_gangs().items()}
+        recorded = {network: key for network, key in keys.items() if key}
+        caches = self._fleet.reachable()
         async with asyncio.TaskGroup() as tasks:
-            for cache in self._fleet.reachable().values():
-                tasks.create_task(self._keep_worker_secrets_in(cache, started))
+            for cache in caches.values():
+                tasks.create_task(self._keep_worker_secrets_in(cache, recorded, SECRETS_IN_ROUND // len(caches) or 1))
 
-    async def _keep_worker_secrets_in(self, cache: WorkerClusterCache, gangs: Mapping[RelayNetwork, Workload]) -> None:
-        """The controller may not read these Secrets, so it writes each one again, some in a round."""
-        with contain_errors("relay", cache.name):
-            nodes = nodes_by_network(cache, gangs)
-            pods = ((network, pod) for network, own in nodes.items() for pod in own if self._needs_secret(pod))
-            running = {key_of(pod): (network, pod) for network, pod in pods}
-            last = self._kept_secrets.get(cache.name, ("", ""))
-            for key in sorted(running, key=lambda key: (key <= last, key))[:SECRETS_IN_ROUND]:
-                network, pod = running[key]
-                self._kept_secrets[cache.name] = key
-                with self._contain_trouble(f"Secret {key[0]}/{network.worker_secret(key[1])} in {cache.name}"):
-                    head_key = self._observer.head_key(gangs[network])
-                    await self._writer.keep_worker_secret(cache, network, pod, head_key)
+    async def _keep_worker_secrets_in(
+        self, cache: WorkerClusterCache, keys: Mapping[RelayNetwork, str], limit: int
+    ) -> None:
+        """The controller may not read these Secrets, so it writes each one again, some in a round.
 
-    def _needs_secret(self, pod: Raw) -> bool:
-        """Whether a pod is a worker's that runs, and shows what its Secret was made for.
-
-        A pod with our labels that no manager pod stands for gets no token.
+        A head whose key is not recorded may have another one than the present one, so its workers' Secrets stay.
         """
-        manager_pod = self._manager.pods.get(key_of(pod)) or {}
-        is_ours = uid_of(manager_pod) == label(pod, names.POD_UID_LABEL) != ""
-        is_ending = is_deleting(pod) or has_ended(pod)
-        return is_ours and not is_ending and bool(annotation(pod, names.RELAY_ADDRESS_ANNOTATION))
+        with contain_errors("relay", cache.name), suppress(TimeoutError):
+            running = self._observer.running_workers(cache, keys)
+            last = self._kept_secrets.get(cache.name, ("", ""))
+            async with asyncio.timeout(KEEP_SECONDS):  # a slow cluster delays no other
+                for key in sorted(running, key=lambda key: (key <= last, key))[:limit]:
+                    network, pod = running[key]
+                    self._kept_secrets[cache.name] = key
+                    with self._contain_trouble(f"Secret {key[0]}/{network.worker_secret(key[1])} in {cache.name}"):
+                        if self._observer.runs_worker(cache.pods.get(key) or {}):  # it may have ended meanwhile
+                            await self._writer.keep_worker_secret(cache, network, pod, keys[network])
 
     async def try_denied_namespaces(self) -> None:
         """Ask for a job of each namespace that denied a head's objects whether they are still denied.

@@ -6,6 +6,7 @@ wrote, and another one writes it once more.
 
 import asyncio
 import base64
+import logging
 import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ from adapter.shell.kube.resources import Resource
 from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.write.create_object import get_or_create
 
+log = logging.getLogger(__name__)
+
 _DENIALS = (400, 403, 404, 413, 422)
 
 
@@ -42,7 +45,7 @@ class RelayWriter:
 
     def __init__(self, manager: ManagerCache, policies: PolicyObserver) -> None:
         self._manager, self._policies = manager, policies
-        self._key = b""  # the one that was seen last, or that is to be created
+        self._key = b""  # the valid one that was seen last
         self._key_lock = asyncio.Lock()
         self._routed: dict[str, str] = {}  # identity -> the head's IP that routers have
         self._named: set[tuple[str, RelayNetwork, str]] = set()  # cluster, network, uid of the Service's owner
@@ -65,8 +68,9 @@ class RelayWriter:
         """Ask by a dry run whether the manager cluster still denies what a head needs, and note the answer."""
         # An identity that no job has: a quota does not count an apply of what exists.
         network = RelayNetwork(identity_of(f"{workload.gang_uid} dry run"), workload.namespace)
+        keys = RelayKeys(secrets.token_bytes(KEY_BYTES), network, self._manager.clock.now())
         with suppress(HeadDenied):
-            await self._apply_head_objects(network, workload.job, await self._keys_of(network), is_dry_run=True)
+            await self._apply_head_objects(network, workload.job, keys, is_dry_run=True)
             self._policies.forget_relay_denial(workload.namespace)
 
     async def _apply_head_objects(
@@ -211,23 +215,27 @@ class RelayWriter:
     async def keep_key(self) -> None:
         """Remember the key, and create its Secret again if it is gone: running heads accept no other one."""
         async with self._key_lock:
-            await self._keep_key()
+            await self._keep_key(self._key)
 
-    async def _keep_key(self) -> None:
+    async def _keep_key(self, key: bytes) -> bytes:
+        """The key in the Secret, which is created with `key` if it is gone; empty if it has no valid one."""
         secret = self._manager.secrets.get((names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET))
-        if secret is not None:
-            self._key = read_key(secret)
-        elif self._key:
+        if secret is None and key:
+            if self._key:
+                log.warning("Secret %s/%s is gone and written again", names.SYSTEM_NAMESPACE, names.RELAY_KEY_SECRET)
             path = resources.SECRETS.path(names.SYSTEM_NAMESPACE)
-            self._manager.secrets.put(await self._manager.client.create(path, key_secret(self._key)))
+            secret = await self._manager.client.create(path, key_secret(key))
+            self._manager.secrets.put(secret)
+        present = read_key(secret)
+        self._key = present or self._key
+        return present
 
     async def _get_or_create_key(self) -> bytes:
         """The controller's key, which may be changed at any time; the first one to need it makes it."""
         async with self._key_lock:
-            self._key = self._key or secrets.token_bytes(KEY_BYTES)
-            await self._keep_key()
-        if self._key:
-            return self._key
+            key = await self._keep_key(self._key or secrets.token_bytes(KEY_BYTES))
+        if key:
+            return key
         raise Unreachable(
             f"Secret {names.SYSTEM_NAMESPACE}/{names.RELAY_KEY_SECRET} has no {KEY_BYTES} bytes in data.key: restore "
             "it from a backup, or delete it and start the jobs again that use the relay"

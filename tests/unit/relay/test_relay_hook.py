@@ -136,7 +136,7 @@ def test_no_node_takes_over_the_connections_of_another(ask: Ask) -> None:
 
 def test_run_ids_of_nodes_that_asked_long_ago_are_forgotten(tmp_path: Path) -> None:
     """The server has closed their connections, so there is nothing to take over."""
-    program = programs.RELAY_HOOK.replace("MAX_NODES = 4096", "MAX_NODES = 2")
+    program = programs.RELAY_HOOK.replace("MAX_NODES = 65536", "MAX_NODES = 2")
     assert program != programs.RELAY_HOOK
     with _asking(tmp_path, program) as ask:
         for node, run_id in ((HEAD, "r0"), (NODE, "r1"), (HEAD, "r0"), (OTHER, "r2")):

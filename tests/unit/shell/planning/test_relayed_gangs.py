@@ -99,6 +99,14 @@ def test_a_running_gang_whose_head_has_another_key_goes_nowhere(secret: Raw | No
     assert all("start the job again" in reason for reason in closed.values())
 
 
+def test_a_key_that_is_deleted_for_a_moment_closes_no_cluster() -> None:
+    """The controller writes it again within seconds."""
+    sight, workload = _sight([dict(update) for update in with_key(RECORDED, fingerprint_of(read_key(KEY)))])
+    for secrets in ([KEY], []):
+        fill(sight.manager.secrets, *secrets)
+        assert not sight.facts.policies.relay_key_problem(workload, builders.CHECK)
+
+
 def _cover_memory(member: WorkerClusterCache, cores: int) -> None:
     """Let the queue and the node hold what the sidecars request."""
     queue = builders.make_cluster_queue(cores)

@@ -11,6 +11,7 @@ from adapter import names
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw, format_time
 from adapter.relay.relay_network import identity_of, podset_update, with_key
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.write.conditions import ConditionWriter
 from tests.unit import builders, stores
 
@@ -110,7 +111,8 @@ async def test_a_token_that_expires_soon_is_reported(days: int, told: bool) -> N
     assert [sentence in one["message"] for one in written[0]["status"]["conditions"]] == [told, told]
 
 
-async def test_a_cluster_says_which_jobs_its_heads_keep_from_growing() -> None:
+async def test_a_cluster_says_which_jobs_its_heads_keep_from_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ManagerCache, "not_ready_reason", "")
     network = {"mode": "Relay", "address": "relay.example.com:30443", "image": "relay:1"}
     sight = stores.Sight({"relayed": 4})
     raw = builders.make_worker_cluster("relayed", network=network)
@@ -120,6 +122,7 @@ async def test_a_cluster_says_which_jobs_its_heads_keep_from_growing() -> None:
     updates = with_key([podset_update(identity_of(work["metadata"]["uid"]))], "of old")
     work["status"]["admissionChecks"][0]["podSetUpdates"] = [*updates]
     stores.fill(sight.manager.workloads, work)
+    stores.fill(sight.manager.secrets, builders.make_relay_key())
     (patch,) = await _written(sight, "relayed")
     (entry,) = [entry for entry in patch["status"]["conditions"] if entry["type"] == names.RELAY_CURRENT]
     assert (entry["status"], entry["reason"]) == ("False", names.ConditionReason.RELAY_KEY_CHANGED)

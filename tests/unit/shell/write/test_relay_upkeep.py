@@ -201,6 +201,17 @@ async def test_a_worker_gets_no_secret_of_another_key(monkeypatch: pytest.Monkey
     assert not server.asked
 
 
+async def test_no_secret_is_written_for_a_head_whose_key_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier version started it, maybe with another key."""
+    sight, server, work = Sight({"east": 9}), Server(), _started()
+    work["status"]["admissionChecks"][0]["podSetUpdates"] = [podset_update(IDENTITY)]
+    fill(sight.manager.workloads, work)
+    fill(sight.members["east"].pods, _worker("w"))
+    fill(sight.manager.pods, *_manager_pods("w"))
+    await _keep_worker_secrets(sight, server, monkeypatch)
+    assert not server.asked
+
+
 async def test_a_route_that_lacks_its_slice_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller may not list EndpointSlices there."""
     monkeypatch.setattr(ManagerCache, "not_ready_reason", "")

@@ -102,6 +102,48 @@ async def test_a_lost_key_is_written_again_and_a_changed_one_stays(later: list[A
     assert [(asked.method, asked.body["data"]) for asked in server.asked] == [("POST", data) for data in created]
 
 
+async def test_a_key_is_remembered_while_its_secret_has_none() -> None:
+    """So an administrator who deletes what he broke gets the key back."""
+    sight, server = Sight({"east": 9}), Server(lists=[says(KEY)])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        writer = RelayWriter(sight.manager, sight.facts.policies)
+        for secrets in ([KEY], [{**KEY, "data": {"key": "a2V5"}}], []):
+            fill(sight.manager.secrets, *secrets)
+            await writer.keep_key()
+    assert [asked.body["data"] for asked in server.asked] == [KEY["data"]]
+
+
+async def test_a_key_that_cannot_be_created_is_forgotten() -> None:
+    """The administrator may restore the old one meanwhile."""
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(500)])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        writer = RelayWriter(sight.manager, sight.facts.policies)
+        with pytest.raises(ApiError):
+            await writer._get_or_create_key()
+        await writer.keep_key()
+    assert len(server.asked) == 1
+
+
+async def test_a_dry_run_makes_no_key() -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[says(WORK), says(WORK)])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await RelayWriter(sight.manager, sight.facts.policies).try_head(parse_workload(WORK))
+    assert {asked.method for asked in server.asked} == {"PATCH"}
+
+
+async def test_the_check_of_an_elastic_job_records_no_key() -> None:
+    """Its templates keep the updates of the first start, and Kueue starts no slice whose check has others."""
+    work = make_workload()
+    work["metadata"]["annotations"] = {**(work["metadata"].get("annotations") or {}), names.ELASTIC_ANNOTATION: "true"}
+    server = Server(lists=[says(KEY), says(KEY), says(work)])
+    await _set_ready(server, work)
+    (entry,) = server.asked[-1].body["status"]["admissionChecks"]
+    assert parse_workload(work).elastic and entry["podSetUpdates"] == [podset_update(IDENTITY)]
+
+
 async def test_a_controller_that_never_saw_the_key_makes_none_for_a_running_job() -> None:
     sight, server = Sight({"east": 9}), Server()
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
