@@ -493,6 +493,8 @@ class ReasonCode(StrEnum):
     RESERVATION_TIMEOUT = "ReservationTimeout"
     # Withdrawing: the workers of the round are not needed any more, or their number changed.
     NOT_NEEDED = "NotNeeded"
+    # Withdrawing: workers must leave a cluster of the round, which is drained or which the job moves away from.
+    CLUSTER_DRAINING = "ClusterDraining"
     # Withdrawing: the gang cannot be planned now.
     FAILED_DISPATCH = "FailedDispatch"
     # Withdrawing: KubeRay rejects the job, and creates no pods.

@@ -46,11 +46,14 @@ def reserve_round(
 ) -> list[Action]:
     """Create the missing shares of a round, and admit the gang when all are admitted; `ready` if the gang runs.
 
-    A vanished share is created again by the same plan. Shares that borrow are created after the others of their
+    A round with a share in a cluster that is drained is withdrawn, and planned without it. A vanished share is created
+    again by the same plan. Shares that borrow are created after the others of their
     cluster, so that a reclaim takes them first. Shares that preempt are created last, so that a round withdrawn before
     that stops no running pod.
     """
     reservations = gang.reservations_of(placement, shares)
+    if drained := [share.cluster for share in shares if share.cluster in gang.clusters.draining]:
+        return _withdraw_drained(gang, workload, placement, drained[0], ready, now)
     blocked = blocked_shares(gang, reservations)
     if not blocked:
         return _admit(gang, workload, placement, ready, now)
@@ -160,6 +163,16 @@ def _wait_or_withdraw(
     pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
     delay = min(deadline - now, RESERVE_RETRY) if creations else deadline - now
     return [*creations, *messages.update_status(placement, status), *pending, RequeueAfter(delay)]
+
+
+def _withdraw_drained(
+    gang: Gang, workload: Workload, placement: Placement, cluster: str, ready: bool, now: datetime
+) -> list[Action]:
+    """Give the round up before workers start: they could not be created there, or would have to move at once."""
+    cause = Reason(names.ReasonCode.CLUSTER_DRAINING, f"Workers leave worker cluster {cluster}")
+    status = messages.withdrawing_status(placement, {}, cause, now, now)
+    pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
+    return [UpdatePlacementStatus(placement, status), *pending]
 
 
 def _start_warnings(gang: Gang, workload: Workload) -> list[Action]:

@@ -149,6 +149,10 @@ class Enqueuer:
         self._fleet.capacity_versions.mark_promises_changed()
         self._wake_soon("outdated")
 
+    def forget_plan(self, placement: Raw) -> None:
+        """Let a gang that was enqueued be planned again, whatever else has changed."""
+        self._replan_check.forget_plan(placement)
+
     def waiting_gangs(self) -> None:
         self._wake_soon("waiting")
 
@@ -163,11 +167,13 @@ class Enqueuer:
         """
         if delay := self._wake_limit.take_or_delay(time.monotonic()):
             return delay
+        draining = self._fleet.draining()
         concerned_flags = read_each(
             "wake",
             self._manager.placements,
             lambda placement: (
-                self._wants_capacity(placement) and (which == "waiting" or self._replan_check.is_affected(placement))
+                self._wants_capacity(placement, draining)
+                and (which == "waiting" or self._replan_check.is_affected(placement))
             ),
         )
         gangs = [_gang_of(placement) for placement, is_concerned in concerned_flags if is_concerned]
@@ -180,9 +186,9 @@ class Enqueuer:
             self.single_key(GANG, namespace, name, CAPACITY_SECONDS)
         return None
 
-    def _wants_capacity(self, placement: Raw) -> bool:
+    def _wants_capacity(self, placement: Raw, fleet_draining: frozenset[str]) -> bool:
         workload = self._manager.gang_workload(_gang_of(placement))
-        draining = self._drains.clusters_of(job_of(workload) if workload else None)
+        draining = self._drains.clusters_of(job_of(workload) if workload else None, fleet_draining)
         return ordering.wants_capacity(placement, workload, draining) or self._replan_check.seeks_other_slots(placement)
 
     def _order_key(self, raw: Raw) -> ordering.OrderKey:

@@ -467,13 +467,16 @@ class EventHandlers:
 
         Gangs behind it were planned as if it might use the clusters that it named before.
         """
-        gangs = {gang_key(workload) for workload in self._manager.workloads.owned_by(uid_of(job))}
+        owned = self._manager.workloads.owned_by(uid_of(job))
+        placed = (raw for raw in owned if self._is_ours(raw) and not self._manager.read_workload(raw).finished)
+        gangs = set(map(gang_key, placed))
         for key in gangs:
             self._enqueue.single_key(GANG, *key)
             for placement in self._manager.placements.by_index("/".join(key)):
+                self._enqueue.forget_plan(placement)
                 self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(placement))), BURST_SECONDS)
         if gangs:
-            self._enqueue.gangs_after_capacity_change()
+            self._enqueue.gangs_after_promise_change()
 
     def _on_worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(CLUSTER, after or before or {})

@@ -14,6 +14,7 @@ from adapter.objects.kuberay_events import (
     is_rejection,
     read_revision,
 )
+from adapter.objects.move_from import read_move_from
 from adapter.objects.pending_workload import is_pending, quota_would_not_help
 from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.queues import read_cluster_queue
@@ -85,7 +86,7 @@ def job_state(raw: Raw) -> object:
 
 def move_from(job: Raw) -> object:
     """The worker clusters that a job's workers are to leave."""
-    return annotation(job, names.MOVE_FROM_ANNOTATION)
+    return frozenset(read_move_from(job).clusters)
 
 
 def kuberay_validation(ray_cluster: Raw) -> object:

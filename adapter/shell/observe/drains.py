@@ -16,15 +16,22 @@ class DrainObserver:
     def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
 
-    def clusters_of(self, job: Job | None) -> frozenset[str]:
-        """The clusters that workers of a job's gang must leave, and that take no new ones of it."""
-        draining, moved_from = self._fleet.draining(), self.moved_from(self._known_job(job))
+    def fleet_draining(self) -> frozenset[str]:
+        return self._fleet.draining()
+
+    def clusters_of(self, job: Job | None, fleet_draining: frozenset[str] | None = None) -> frozenset[str]:
+        """The clusters that workers of a job's gang must leave, and that take no new ones of it.
+
+        `fleet_draining`: those of the fleet, for a caller that asks for thousands of jobs.
+        """
+        draining = self._fleet.draining() if fleet_draining is None else fleet_draining
+        moved_from = self.moved_from(self._known_job(job))
         return draining | moved_from if moved_from else draining
 
     def moved_from(self, job: JobObject) -> frozenset[str]:
-        """The clusters of the fleet that only this job leaves."""
-        named = job.move_from.clusters
-        return frozenset(self._fleet.caches().keys() & named)
+        """The clusters that only this job leaves, also one that is not connected now."""
+        caches, objects = self._fleet.caches(), self._manager.worker_clusters
+        return frozenset(name for name in job.move_from.clusters if name in caches or objects.by_name(name))
 
     def moved_from_by(self, job: Job | None) -> frozenset[str]:
         return self.moved_from(self._known_job(job))

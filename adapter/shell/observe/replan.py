@@ -81,6 +81,10 @@ class ReplanCheck:
         policy, _ = self._policies.policy_of(self._policies.check_of(workload)) if workload else (None, "")
         return self._transient.is_outdated(uid, version, self._last_relevant_change(workload, policy))
 
+    def forget_plan(self, placement: Raw) -> None:
+        """Let a Placement's gang be planned again, after a change of its own request."""
+        self._transient.forget_plan(uid_of(placement))
+
     def seeks_other_slots(self, placement: Raw) -> bool:
         """Whether a gang needs other slots for workers that did not start in time."""
         return uid_of(placement) in self._transient.unusable_slots

@@ -307,7 +307,8 @@ class SlotObserver:
     def pods_to_move(self, placement: Placement, reservations: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The remote pods that must leave draining clusters now; `reservations` are the Workload's."""
         members = self._fleet.caches()
-        draining = {name: members[name].spec.max_unavailable for name in self._draining_clusters(placement)}
+        names_there = self._draining_clusters(placement) & members.keys()
+        draining = {name: members[name].spec.max_unavailable for name in names_there}
         if not draining:  # mostly none is draining, and then a large gang's workers need not be gathered
             return ()
         return drain_order.pods_to_move(self._gather_workers(placement, reservations), draining)

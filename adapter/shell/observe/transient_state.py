@@ -136,6 +136,10 @@ class TransientState:
         """
         return self.planned_versions.get(uid, -1) < (since if uid in self.independent_since else version)
 
+    def forget_plan(self, uid: str) -> None:
+        """Let a gang be planned again: its own request has changed."""
+        self.planned_versions.pop(uid, None)
+
     def is_overdue(self, uid: str, version: int, now: datetime) -> bool:
         """Whether anything changed, and the last plan is older than `PLAN_VALID_FOR`."""
         since = self.independent_since.get(uid)

@@ -130,12 +130,12 @@ class WaitingGangs:
         placements = {
             (placement.workload_uid, placement.attempt): placement for placement in self._manager.read_placements()
         }
-        policies = dict[str, ResolvedPolicy | None]()
+        policies, draining = dict[str, ResolvedPolicy | None](), self._drains.fleet_draining()
         for gang_key, workload in self._planning_order.workloads_before(own_key):
             placement = placements.get((workload.uid, workload.attempt))
             check = self._policies.check_of(workload)
             is_admitted = ordering.is_admitted(workload, check)
-            if is_admitted and not self._lacks_slots(workload, placement):
+            if is_admitted and not self._lacks_slots(workload, placement, draining):
                 continue  # most gangs that run
             if check not in policies:
                 policies[check], _ = self._policies.policy_of(check)
@@ -155,11 +155,12 @@ class WaitingGangs:
                     order_key=gang_key,
                 )
 
-    def _lacks_slots(self, workload: Workload, placement: Placement | None) -> bool:
+    def _lacks_slots(self, workload: Workload, placement: Placement | None, fleet_draining: frozenset[str]) -> bool:
         uid, memory = placement.uid if placement else "", self._transient
         unusable_slots = Counter(memory.unusable_slots.get(uid, {}))
         unusable_slots.subtract(memory.planned_without.get(uid, {}))  # a withheld worker needs no slot
-        return ordering.lacks_slots(workload, placement, self._drains.clusters_of(workload.job), unusable_slots)
+        draining = self._drains.clusters_of(workload.job, fleet_draining)
+        return ordering.lacks_slots(workload, placement, draining, unusable_slots)
 
     def _keeps_running(self, workload: Workload) -> bool:
         """Whether an elastic job runs: it needs capacity only for missing workers."""

@@ -172,6 +172,9 @@ PLACED = explain.placed_status(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting_status(place(NO_ROOM), at(5))
 RESERVING = reserving_status(ROUND1, {"east": short("pending the preemption of 1 workload")}, at(5))
+EAST_DRAINED = explain.withdrawing_status(
+    place(ROUND1), {}, Reason(names.ReasonCode.CLUSTER_DRAINING, "Workers leave worker cluster east"), at(5), at(5)
+)
 GIVEN_UP = explain.withdrawing_status(
     place(ROUND1),
     {"east": "pending the preemption of 1 workload"},
@@ -453,6 +456,10 @@ PLANNED = [
          gang(WORK, [ROUND1], {"east": HELD}, missing_object="no Secret."),
          [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no Secret."), at(5),
              at(5)))], seconds=5),
+    Case("a round with a share in a cluster that is drained is withdrawn before the gang starts",
+         "no worker could be created there, and the gang would start without its slots",
+         gang(WORK, [ROUND1], BOTH, draining=frozenset({"east"})),
+         [UpdatePlacementStatus(place(ROUND1), EAST_DRAINED), pending(str(EAST_DRAINED["reason"]))], seconds=5),
     Case("a job that KubeRay rejects waits with KubeRay's words",
          "an edited job may be valid, so the check is not Rejected",
          gang(WORK, kuberay_rejection="KubeRay: no."),

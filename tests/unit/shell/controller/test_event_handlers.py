@@ -1097,7 +1097,9 @@ async def test_a_withdrawn_round_replans_others(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "matters"), [("east", False), ("east,west", True), ("", True)], ids=["the same", "one more", "none"]
+    ("after", "matters"),
+    [("east", False), ("east,,east ", False), ("east,west", True), ("", True)],
+    ids=["the same", "other text", "one more", "none"],
 )
 async def test_other_clusters_to_leave_enqueue_a_gang_and_its_workers_and_replan(
     bench: Bench, after: str, matters: bool
@@ -1120,6 +1122,16 @@ async def test_a_change_of_capacity_enqueues_a_gang_that_leaves_a_cluster(
     bench.manager.ray_jobs.replace([make_job(names.MOVE_FROM_ANNOTATION, move_from)])
     bench.handlers.on_capacity("east", CLUSTER_QUEUE, None)
     assert (GANG_KEY in bench.enqueued()) is matters
+
+
+async def test_other_clusters_to_leave_outdate_the_plan_of_the_job_and_none_that_stands_alone(bench: Bench) -> None:
+    """A user may change the annotation at any time: plans that depend on no other gang stay."""
+    uid, transient = PLACEMENT["metadata"]["uid"], bench.handlers._enqueue._replan_check._transient
+    before = bench.fleet.capacity_versions.latest_change([])
+    transient.planned_versions[uid] = bench.fleet.capacity_versions.version
+    bench.notify("ray_jobs", make_job(names.MOVE_FROM_ANNOTATION, "east"), make_job(names.MOVE_FROM_ANNOTATION, ""))
+    assert uid not in transient.planned_versions
+    assert bench.fleet.capacity_versions.latest_change([]) == before
 
 
 async def test_a_ray_cluster_that_is_no_job_of_its_own_replans_nothing(bench: Bench) -> None:
