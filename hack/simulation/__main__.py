@@ -1,9 +1,10 @@
 """`python -m hack.simulation`: runs the real controller on virtual time, and looks for broken promises.
 
 --seed runs one trial, whose digest is the same each time. With --shrink it leaves out its events for as long as the
-same promise is broken. --campaign runs drawn seeds on all processors for some minutes. --find runs seeds until one
-breaks a promise. --mutants puts known faults back, each in a copy of the checkout, and says which are found. Exit code
-1 when a promise was broken, or when a fault that was put back was not found.
+same promise is broken. --scenario runs a trial that is written down. --campaign runs drawn seeds on all processors for
+some minutes. --find runs seeds until one breaks a promise. --mutants puts known faults back, each in a copy of the
+checkout, and says which are found. Exit code 1 when a promise was broken, or when a fault that was put back was not
+found.
 """
 
 import argparse
@@ -23,9 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hack.simulation import mutants
 
         return mutants.run(asked.mutants, asked.seeds, asked.workers)
-    if asked.seed is None and asked.campaign is None and asked.find is None:
-        parser.error("--seed, --campaign, --find or --mutants is needed")
+    if not any((asked.seed is not None, asked.campaign is not None, asked.find is not None, asked.scenario)):
+        parser.error("--seed, --scenario, --campaign, --find or --mutants is needed")
     _fix_hashes()
+    if asked.scenario:
+        return _scenario(asked)
     if asked.campaign is None and asked.find is None and not asked.shrink:
         return _trial(asked)
     return _forked(asked)
@@ -54,6 +57,22 @@ def _forked(asked: argparse.Namespace) -> int:
     return 1 if result else 0
 
 
+def _scenario(asked: argparse.Namespace) -> int:
+    from hack.simulation import virtualtime
+
+    virtualtime.install()
+    from hack.simulation import report, trial  # after the clocks: the product keeps references to them
+    from hack.simulation.scenarios import SCENARIOS
+
+    one = SCENARIOS.get(asked.scenario)
+    if one is None:
+        raise SystemExit(f"there is no scenario {asked.scenario}; there are {', '.join(SCENARIOS)}")
+    show = print if asked.trace else None
+    outcome = trial.play(one.seed, one.shape, one.events, one.seconds, show, until=report.ANY)
+    print(report.as_json(outcome) if asked.json else report.as_text(outcome))
+    return 1 if outcome.violations else 0
+
+
 def _trial(asked: argparse.Namespace) -> int:
     from hack.simulation import virtualtime
 
@@ -69,6 +88,9 @@ def _trial(asked: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="of one trial, or the first one of a campaign or of --find")
+    parser.add_argument(
+        "--scenario", metavar="NAME", help="run a written trial until it breaks a promise (scenarios.py)"
+    )
     parser.add_argument("--hours", type=float, default=0.8, help="virtual time of a trial (default 0.8)")
     parser.add_argument("--seconds", type=float, default=inf, help="end a trial of --seed or --find after so many")
     parser.add_argument("--only", help="numbers of the events of a trial, by commas; all others are left out")

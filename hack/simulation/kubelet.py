@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_condition_true, key_of, label, meta
+from adapter.objects.unstructured import Raw, condition, is_condition_true, key_of, label, meta
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
 from hack.simulation.apiserver import ApiServer
@@ -23,6 +23,7 @@ class Kubelet:
         self.start, self.end = (0.5, 8.0), (0.3, 5.0)  # seconds until a pod runs, and until it has ended
         self.on_ready: Callable[[Raw], None] = lambda _: None
         self._known: set[str] = set()
+        self.is_cordoned = False  # all nodes are
         self.crashing: set[str] = set()  # uids of pods whose container ends each time it starts
         server.follow(self._changed)
 
@@ -50,10 +51,24 @@ class Kubelet:
         return known if is_same else None
 
     def _bind(self, pod: Raw) -> None:
+        if self.is_cordoned:
+            self._wait_for_node(pod)
+            return
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.server.stamp()}
         change = {"spec": {"nodeName": "node-0"}, "status": {"phase": "Pending", "conditions": [scheduled]}}
         if self.server.patch(resources.PODS, pod, change, "scheduler"):
             self._later(*self.start, self._run, pod)
+
+    def _wait_for_node(self, pod: Raw) -> None:
+        known = self._current(pod)
+        if known is None:
+            return
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                   "message": "0/1 nodes are available: 1 node(s) were unschedulable.",
+                   "lastTransitionTime": self.server.stamp()}  # fmt: skip
+        if condition(known, "PodScheduled").get("reason") != refused["reason"]:
+            self.server.patch(resources.PODS, pod, {"status": {"conditions": [refused]}}, "scheduler")
+        self._later(1.0, 5.0, self._bind, pod)
 
     def _run(self, pod: Raw) -> None:
         known = self._current(pod)

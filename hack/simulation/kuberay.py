@@ -194,6 +194,7 @@ class KubeRay:
     def __init__(self, server: ApiServer, later: Later) -> None:
         self.server, self._later = server, later
         self._due: set[tuple[str, str]] = set()
+        self.pace = (0.05, 1.0)  # seconds until it acts
         self._made = 0
         server.follow(self._changed)
 
@@ -214,7 +215,7 @@ class KubeRay:
     def _plan(self, key: tuple[str, str]) -> None:
         if key not in self._due:
             self._due.add(key)
-            self._later(0.05, 1.0, self._reconcile, key)
+            self._later(*self.pace, self._reconcile, key)
 
     def _collect(self, cluster: Raw) -> None:
         for pod in self.server.all(resources.PODS):

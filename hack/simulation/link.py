@@ -13,7 +13,9 @@ class Process:
     name: str
     is_dead: bool = False
     writes: int = 0  # that it sent
-    on_write: Callable[[], None] | None = None  # called before each
+    on_write: "Callable[[str, Request], None] | None" = None  # called before each with the host
+    identity: str = ""  # with which it holds a Lease
+    late: float = 0.0  # seconds by which its writes arrive late; it does not wait so long for the answer
 
 
 PROCESS: ContextVar[Process] = ContextVar("process")

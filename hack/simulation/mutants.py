@@ -1,15 +1,16 @@
 """Puts known faults back, by the patches of `hack.mutants`, and says which of them trials find.
 
-Each fault has a copy of the checkout, in which trials run until one breaks a promise. BLIND names the faults that no
-trial can see, and why: their promise is about what no model has.
+Each fault has a copy of the checkout. Its scenario runs there first, then drawn trials, until one breaks a promise.
+BLIND names the faults that no trial can see, and why.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,16 @@ _RESYNC = "a resync finds it within a minute, and no promise here is for less"
 BLIND = {
     "clone-is-the-next-leader": "no trial restores the manager from a backup, so there is one manager",
     "deaf-to-copies": _RESYNC,
+    "decides-blind": "a leader without the manager ends within ten seconds, because its Lease does",
+    "deleted-placement-begins-again": "observed shares are deleted first: it needs one that is not observed yet, and a "
+    "plan with other counts",
+    "leads-and-asks-nobody-who-was-there": "a pod that is older than the lead counts as well, unless the "
+    "manager's clock is put back in between",
+    "lease-counts-from-the-answer": "a renewal has five seconds, so a leader still stops before the next one may lead; "
+    "only clocks of different speed show it",
+    "number-given-again-is-believed": "a slot that another pod holds is given up by a second rule, too (slots.taken)",
+    "share-forgets-its-resource-names": "no WorkerCluster here gives resources other names",
+    "write-without-the-lease": "connections open at once here, and a process that was paused looks at its Lease first",
     "deaf-to-heads": _RESYNC,
     "deaf-to-room": _RESYNC,
     "deaf-to-who-queues-behind": "nobody here queues for the manager's quota",
@@ -76,17 +87,39 @@ def _put_back(patch: Patch, base: Path, trials: int) -> Verdict:
     try:
         patches.apply(patch, tree)
         with step(f"{trials} trials with {patch.name}"):
-            verdict = judge(patch, trials, _find(tree, trials))
+            verdict = _find_by_scenario(patch, tree) or judge(patch, trials, _find(tree, trials))
         print(f"{verdict.word} {patch.name}: {verdict.text}", flush=True)
         return verdict
     finally:
         shutil.rmtree(tree, ignore_errors=True)
 
 
+def _find_by_scenario(patch: Patch, tree: Path) -> Verdict | None:
+    """What the scenario of a fault shows; None if it has none, or breaks no promise."""
+    if patch.name not in scenario_names():
+        return None
+    ended = _run(tree, "--scenario", patch.name, "--json")
+    try:
+        broken = json.loads(ended.stdout.splitlines()[-1])["violations"]
+    except (ValueError, IndexError):
+        return Verdict(patch, UNSURE, ended.stderr[-500:])
+    return Verdict(patch, FOUND, f"its scenario: {broken[0][1].strip()}") if broken else None
+
+
+def scenario_names() -> Collection[str]:
+    """The names, without an import of the product, which is not on virtual time here."""
+    text = (Path(__file__).parent / "scenarios.py").read_text(encoding="utf-8")
+    return set(re.findall(r'^    "([a-z-]+)": Scenario\(', text, re.MULTILINE))
+
+
 def _find(tree: Path, trials: int) -> subprocess.CompletedProcess[str]:
-    words = ["-m", "hack.simulation", "--find", str(trials), "--seed", "0", "--workers", "1", "--json"]
+    return _run(tree, "--find", str(trials), "--seed", "0", "--workers", "1", "--json")
+
+
+def _run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    return subprocess.run([sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True,
+    argv = [sys.executable, "-m", "hack.simulation", *words]
+    return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True,
                           timeout=_PATIENCE, check=False)  # fmt: skip
 
 

@@ -18,10 +18,26 @@ KINDS = {
     "expire-manager-watches": (2, False), "repeat": (1, True), "crash": (6, False), "crash-both": (4, False),
     "crash-at-write": (6, False), "stop": (3, False), "manager-clock": (2, False), "cluster-clock": (1, True),
     "node-clock": (1, False), "delete-worker": (2, True), "evict-worker": (2, True), "delete-share": (1, True),
-    "delete-placement": (1, False), "crash-loop": (3, True), "restore": (0, True),  # not drawn yet: see README.md
+    "delete-placement": (1, False), "crash-loop": (3, True), "restore": (1, True),
     "tenant": (3, True), "slow-kueue": (2, True), "slow-start": (2, True), "slow-end": (2, True),
     "move-head": (2, False), "busy-heads": (2, False), "cordon": (1, True), "drain": (1, True), "end-job": (3, False),
+    "cut-when-replaced": (1, True), "lose-create": (2, True), "freeze": (3, False), "late-slots": (1, True),
+    "evict-when-admitted": (2, True), "delete-manager-pod": (2, False), "cordon-nodes": (2, True),
+    "lose-login": (1, True),
 }  # fmt: skip
+# Faults that meet, with the seconds after the first one and how long they last; `!`: in another cluster.
+KNOTS = (
+    (("crash-both", 0, 20), ("delete-worker", 3, 1)),
+    (("cut", 0, 400), ("crash-both", 310, 10), ("busy-heads", 311, 45)),
+    (("late-slots", 0, 100), ("delete-share", 1, 1)),
+    (("cordon-nodes", 0, 300), ("!cut-when-replaced", 1, 300)),
+    (("slow-end", 0, 300), ("delete-manager-pod", 20, 1), ("delete-manager-pod", 40, 1)),
+    (("cluster-clock", 0, 400), ("slow-end", 5, 300), ("end-job", 60, 1)),
+    (("lose-create", 0, 500), ("node-clock", 90, 400)),
+    (("evict-when-admitted", 0, 60),),
+    (("tenant", 0, 60), ("delete-placement", 90, 1)),
+)
+_KNOTTED = 0.4  # how often a cycle has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +69,7 @@ def draw_events(seed: int, hours: float, shape: Shape) -> list[Event]:
     """The events of a trial, by time."""
     draw = random.Random(f"events-{seed}")
     events = [
-        event
-        for cycle in range(max(1, round(hours * 3600 / _CYCLE)))
-        for event in (*_jobs(draw, cycle * _CYCLE), *_faults(draw, cycle * _CYCLE, shape))
+        event for cycle in range(max(1, round(hours * 3600 / _CYCLE))) for event in _cycle(draw, cycle * _CYCLE, shape)
     ]
     ordered = sorted(events, key=lambda event: event.at)
     return [Event(number, *_fields(event)) for number, event in enumerate(ordered)]
@@ -68,6 +82,25 @@ def length(hours: float) -> float:
 
 def _fields(event: Event) -> tuple[float, str, str, float, float]:
     return event.at, event.kind, event.target, event.seconds, event.amount
+
+
+def _cycle(draw: random.Random, begin: float, shape: Shape) -> list[Event]:
+    jobs = _jobs(draw, begin)
+    return [*jobs, *_faults(draw, begin, shape), *_knot(draw, begin, shape, draw.choice(jobs).at)]
+
+
+def _knot(draw: random.Random, begin: float, shape: Shape, job_at: float) -> list[Event]:
+    """Faults that meet, about when a job begins."""
+    if draw.random() >= _KNOTTED:
+        return []
+    target, *others = draw.sample([*shape.cpus], len(shape.cpus))
+    start, amount, end = job_at + draw.choice((-1.0, draw.uniform(0, 90))), draw.random(), begin + _STORM + 120
+    found = []
+    for kind, after, seconds in draw.choice(KNOTS):
+        name, at = kind.removeprefix("!"), start + after
+        cluster = (others[0] if kind != name else target) if KINDS[name][1] else ""
+        found.append(Event(0, at, name, cluster, max(min(seconds, end - at), 1.0), amount))
+    return found
 
 
 def _jobs(draw: random.Random, begin: float) -> list[Event]:

@@ -16,6 +16,7 @@ from adapter.objects.unstructured import (
     key_of,
     label,
     meta,
+    parse_time,
 )
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
@@ -23,12 +24,14 @@ from hack.simulation import readiness, restore
 from hack.simulation.faults import Faults
 from hack.simulation.kubelet import is_alive, runs
 from hack.simulation.kueue import cpus_of
+from hack.simulation.records import Records
 from hack.simulation.world import World
 
 _LOOK_SECONDS = 10.0
 # Seconds of calm after which something must have come. A gang that was withdrawn leaves clusters out for up to 75 s,
 # and a cluster may be read again for a quarter of a minute.
 LEADER_WITHIN, PLACED_WITHIN, SHARE_WITHIN, RUNS_WITHIN = 60.0, 240.0, 180.0, 300.0
+HOLDS_AFTER = 600.0  # a gang that waits for so long may hold capacity (docs/policies.md)
 CLOCK_AFTER = 150.0  # without a fault that keeps the controller from replacing workers before a clock strikes
 _HEAD_ASKED_WITHIN = 60.0  # a head that did not answer is asked again after up to a minute
 
@@ -53,6 +56,7 @@ class Promises:
         for name, member in world.members.items():
             member.server.follow(partial(self._remote_changed, name))
         world.manager.follow(self._manager_changed)
+        self.records = Records(world, faults, self.violate)
         self._failures = _Failures(self)
         logging.getLogger("adapter.shell.supervise").addHandler(self._failures)
         self._loop.call_later(_LOOK_SECONDS, self._look)
@@ -100,11 +104,8 @@ class Promises:
     def _check_single(self, cluster: str, pod: Raw) -> None:
         uid = label(pod, names.POD_UID_LABEL)
         for name, other in self._copies(uid):
-            if name != cluster and (self._is_heard(other) or not self._is_cut(name)):
+            if name != cluster and not is_deleting(other):
                 self.violate("worker twice", uid, f"{key_of(pod)[1]} is created in {cluster} and lives in {name}")
-
-    def _is_cut(self, cluster: str) -> bool:
-        return any(self._world.network.cut(cluster, replica.name) for replica in self._world.replicas)
 
     def _check_deleted(self, cluster: str, copy: Raw) -> None:
         """No remote pod is deleted while its manager pod wants it: its job has quota, its cluster is not drained, and
@@ -192,6 +193,7 @@ class Promises:
             yield "no leader", "", LEADER_WITHIN, "no replica leads"
         yield from self._lasting_doubles()
         yield from self._shares_without_reason()
+        yield from self.records.differing_shares()
         yield from self._waiting_gangs()
         yield from self._workers_that_do_not_run()
 
@@ -223,10 +225,21 @@ class Promises:
     def _free(self) -> dict[str, int]:
         return {name: member.kueue.cpus - member.kueue.used() for name, member in self._world.members.items()}
 
+    def _holders(self) -> set[str]:
+        """The uids of Workloads that have waited for so long that they may hold capacity against others."""
+        now = self._world.manager.now()
+        return {
+            meta(work)["uid"]
+            for work in self._world.manager.all(resources.WORKLOADS)
+            if not is_condition_true(work, names.ADMITTED)
+            and (since := parse_time(meta(work)["creationTimestamp"]))
+            and abs(now - since).total_seconds() >= HOLDS_AFTER
+        }
+
     def _waiting_gangs(self) -> Iterator[tuple[str, str, float, str]]:
-        free, shape = self._free(), self._world.shape
+        free, shape, holders = self._free(), self._world.shape, self._holders()
         for work in self._world.manager.all(resources.WORKLOADS):
-            if is_condition_true(work, names.ADMITTED):
+            if is_condition_true(work, names.ADMITTED) or holders - {meta(work)["uid"]}:
                 continue
             wanted = sum(one["count"] for one in work["spec"]["podSets"][1:])
             own = {name: self._held(work, name) for name in free}
@@ -243,7 +256,7 @@ class Promises:
 
     def _workers_that_do_not_run(self) -> Iterator[tuple[str, str, float, str]]:
         """A worker of a job that runs is ready, unless there is no room for it."""
-        free = sum(self._free().values())
+        free = 0 if self._holders() else sum(self._free().values())
         admitted = self._admitted_jobs()
         for uid, pod in self._world.manager_pods().items():
             is_due = controller_uid(pod) in admitted and (free or self._has_copy(uid))

@@ -58,7 +58,7 @@ class Replica:
             return
         self._is_wanted = True
         self._starts += 1
-        self._process = Process(self.name)
+        self._process = Process(self.name, identity=f"{self.name}_{self._starts}")
         context = contextvars.copy_context()
         context.run(PROCESS.set, self._process)
         context.run(NODE.set, self.node)
@@ -68,7 +68,7 @@ class Replica:
 
     async def _run(self, process: Process) -> None:
         lease_client = Client(_login())
-        self.elector = LeaderElector(lease_client, f"{self.name}_{self._starts}")
+        self.elector = LeaderElector(lease_client, process.identity)
         client = Client(_login(), may_write=self.elector.may_write)
         self.engine = engine = Engine(client, self.elector)
         try:

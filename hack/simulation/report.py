@@ -2,6 +2,7 @@
 
 import orjson
 
+from hack.simulation.forked_trial import ANY as ANY
 from hack.simulation.forked_trial import Result
 from hack.simulation.trial import Outcome
 

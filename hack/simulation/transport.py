@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 
+from hack.simulation import virtualtime
 from hack.simulation.link import PROCESS, Answer, Host, Link, Process, Request
 
 _NEVER = 1e9  # seconds
@@ -33,6 +34,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._pairs: dict[tuple[str, str], tuple[Link, Link]] = {}
         self.requests = 0
+        self.on_write: Callable[[Process, str, Request], None] = lambda *_: None  # called with each write that is sent
 
     def link(self, host: str, process: str = "") -> Link:
         """The link of all processes to a host, or of one."""
@@ -91,13 +93,19 @@ class Network:
             raise TimeoutError
         if request.method != "GET":
             process.writes += 1
+            self.on_write(process, host, request)
             if process.on_write:
-                process.on_write()
+                process.on_write(host, request)
         self.requests += 1
         answered = self.loop.create_future()
-        self.loop.call_later(self.delay(host, process.name), self._arrive, process, host, request, answered)
+        late = process.late if request.method != "GET" else 0.0
+        self._later(late + self.delay(host, process.name), self._arrive, process, host, request, answered)
         answer: _Answer = await answered
         return answer
+
+    def _later(self, seconds: float, call: Callable[..., object], *args: object) -> None:
+        """Call something that is on no machine, and so goes on while one stands still."""
+        self.loop.call_later(seconds, call, *args, context=virtualtime.MODELS)
 
     def _arrive(self, process: Process, host: str, request: Request, answered: "asyncio.Future[Any]") -> None:
         if self.cut(host, process.name) or host not in self.hosts:
@@ -105,9 +113,9 @@ class Network:
         answer = self.hosts[host].handle(request)
         if request.method != "GET" and self.chance(host, process.name, "answers_lost"):
             if self.draw.random() < 0.5:
-                self.loop.call_later(self.delay(host, process.name), _fail, answered)
+                self._later(self.delay(host, process.name), _fail, answered)
             return
-        self.loop.call_later(self.delay(host, process.name), self._return, process, host, answer, answered)
+        self._later(self.delay(host, process.name), self._return, process, host, answer, answered)
 
     def _return(self, process: Process, host: str, answer: Answer, answered: "asyncio.Future[Any]") -> None:
         if not self.cut(host, process.name) and not answered.done():
@@ -176,11 +184,11 @@ class _Stream:
         network = self._network
         times = 2 if network.chance(self._host, self._process.name, "repeats") else 1
         self._last = max(self._last + _APART, network.loop.time() + network.lag(self._host, self._process.name))
-        network.loop.call_at(self._last, self._arrive, chunk * times)
+        network.loop.call_at(self._last, self._arrive, chunk * times, context=virtualtime.MODELS)
 
     def _end(self) -> None:
         self._last = max(self._last + _APART, self._network.loop.time() + 0.001)
-        self._network.loop.call_at(self._last, self._arrive, b"")
+        self._network.loop.call_at(self._last, self._arrive, b"", context=virtualtime.MODELS)
 
     def _arrive(self, chunk: bytes) -> None:
         self._held.append(chunk)

@@ -38,6 +38,7 @@ class _Clock:
 CLOCK = _Clock()
 # The machine of the running task; tasks inherit it.
 NODE: ContextVar[Node] = ContextVar("node", default=Node("model"))  # noqa: B039  # the models' own is never skewed
+MODELS = Context()  # in which all runs that is on no machine
 _numbers = itertools.count()
 
 
@@ -119,6 +120,7 @@ class Loop(asyncio.BaseEventLoop):
         self._due: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
         self._made = 0
+        self._frozen: dict[str, list[_Handle]] = {}  # what is due on machines that stand still
 
     def time(self) -> float:
         return CLOCK.now
@@ -163,6 +165,18 @@ class Loop(asyncio.BaseEventLoop):
             future.set_exception(error)
         return future
 
+    def freeze(self, machine: str) -> Callable[[], None]:
+        """Have a machine stand still, as one that is paused; returns what makes it go on with all that is due."""
+        self._frozen.setdefault(machine, [])
+        return lambda: self._due.extend(self._frozen.pop(machine, ()))
+
+    def _is_frozen(self, handle: _Handle) -> bool:
+        node = handle._context.get(NODE)
+        if node is None or node.name not in self._frozen:
+            return False
+        self._frozen[node.name].append(handle)
+        return True
+
     def run_forever(self) -> None:
         """Run until it is stopped; raises Stalled when nothing is due any more."""
         hooks = sys.get_asyncgen_hooks()
@@ -195,7 +209,7 @@ class Loop(asyncio.BaseEventLoop):
 
     def _run(self, handle: _Handle) -> None:
         call = handle._call
-        if call is None:
+        if call is None or (self._frozen and self._is_frozen(handle)):
             return
         self.steps += 1
         try:

@@ -122,13 +122,17 @@ class World:
         kubelet.on_ready = lambda pod: self._join(name, pod)
         self.members[name] = Member(server, kueue, kubelet)
         self.network.hosts[name] = server
-        login = base64.b64encode(_kubeconfig(name).encode()).decode()
-        self.manager.put(resources.SECRETS, {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE},
-                                             "data": {names.KUBECONFIG_KEY: login}})  # fmt: skip
+        self.write_login(name, "t")
         spec = {
             "source": {"kubeConfig": {"secretRef": {"name": name}}}, "podsReadyTimeout": f"{self.shape.clock:.0f}s",
         }  # fmt: skip
         self.manager.put(resources.WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
+
+    def write_login(self, name: str, token: str) -> None:
+        """An admin writes the Secret with a cluster's kubeconfig."""
+        login = base64.b64encode(_kubeconfig(name, token).encode()).decode()
+        self.manager.put(resources.SECRETS, {"metadata": {"name": name, "namespace": names.SYSTEM_NAMESPACE},
+                                             "data": {names.KUBECONFIG_KEY: login}}, "admin")  # fmt: skip
 
     @property
     def manager_id(self) -> str:
@@ -205,8 +209,9 @@ class World:
             self.members[node.cluster].kubelet.unready(pod)  # its raylet ends, and its container starts again
 
 
-def _kubeconfig(name: str) -> str:
+def _kubeconfig(name: str, token: str) -> str:
     return (
         f"{{apiVersion: v1, kind: Config, current-context: c, clusters: [{{name: c, cluster: {{server: 'http://{name}'}}}}],"
-        " users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
+        f" users: [{{name: u, user: {{token: {token}}}}}],"
+        " contexts: [{name: c, context: {cluster: c, user: u}}]}"
     )

@@ -27,6 +27,7 @@ forked_trial.prepare()
 from hack.simulation import campaign, report, trial
 from hack.simulation.forked_trial import Request, run_each, run_one
 from hack.simulation.plan import Event
+from hack.simulation.scenarios import SCENARIOS
 from hack.simulation.world import Shape
 shape = Shape({"east": 4, "west": 4}, "AllOrNothing", "FillInOrder", "", 60.0)
 for line in sys.stdin:
@@ -161,6 +162,95 @@ def test_a_broken_promise_is_seen(ask: Ask, broken: str, events: list[str], rule
     assert rule in played(ask, events, broken, until=rule)
 
 
+_SCENARIO = (
+    "one = SCENARIOS[{!r}]\n"
+    "play = trial.play(one.seed, one.shape, one.events, one.seconds, until=forked_trial.ANY)\n"
+    "answer = [[found.rule for found in play.violations], one.rule]"
+)
+
+
+@pytest.mark.parametrize("name", sorted(mutants.scenario_names()))
+def test_a_scenario_breaks_no_promise(ask: Ask, name: str) -> None:
+    broken, _ = ask(_SCENARIO.format(name))
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        pytest.param(
+            "copy-made-anew",
+            "from adapter.worker import dispatch\n"
+            "dispatch.is_dispatched = lambda pod: False",
+            id="a remote pod is created a second time",
+        ),
+        pytest.param(
+            "copy-asked-for-again-elsewhere",
+            "from dataclasses import replace\n"
+            "from adapter.worker import template_slots\n"
+            "usual = template_slots.owns_slot\n"
+            "template_slots.owns_slot = lambda *_: usual(*_[:2], replace(_[2], create_unanswered=False))",
+            id="a remote pod without an answer is created elsewhere",
+        ),
+        pytest.param(
+            "promise-forgotten",
+            "from adapter.planning import capacity\n"
+            "capacity.is_counted = lambda *_: True",
+            id="two gangs get the same quota",
+        ),
+        pytest.param(
+            "gang-starts-with-a-part",
+            "from adapter.gang import reserve\n"
+            "reserve.blocked_shares = lambda *_: {}",
+            id="a gang starts with a part",
+        ),
+        pytest.param(
+            "ready-without-a-last-look",
+            "from adapter.shell.write.gang_writer import GangWriter\n"
+            "async def verify(*_): pass\n"
+            "GangWriter._verify_share = verify",
+            id="a gang starts on what was there",
+        ),
+        pytest.param(
+            "slot-doubled",
+            "from adapter.shell.observe.slots import PendingAssignments\n"
+            "PendingAssignments.slots = lambda *_, **__: frozenset()",
+            id="two workers get one slot",
+        ),
+        pytest.param(
+            "decides-by-its-own-clock",
+            "from datetime import UTC, datetime\n"
+            "from adapter.shell.kube.server_clock import ServerClock\n"
+            "ServerClock.now = lambda self: datetime.now(UTC)",
+            id="a replica decides by its own clock",
+        ),
+        pytest.param(
+            "replaced-in-an-excluded-cluster",
+            "from adapter.worker import dispatch\n"
+            "dispatch._has_slot_elsewhere = lambda state: False",
+            id="a worker is created where it could not start",
+        ),
+    ],
+)  # fmt: skip
+def test_a_scenario_shows_its_fault(ask: Ask, name: str, broken: str) -> None:
+    found, rule = ask(_SCENARIO.format(name), broken)
+    assert found == [rule]
+
+
+def test_a_replica_that_does_not_lead_must_not_write(ask: Ask) -> None:
+    broken = (
+        "from adapter.shell.controller.engine import Engine\n"
+        "from adapter.shell.controller.lease import LeaderElector\n"
+        "import asyncio\n"
+        "async def wait(self, tasks, parts):\n"
+        "    self._leading = True\n"
+        "    parts.transient.start_leading(self.manager.clock.now(), ())\n"
+        "LeaderElector.may_write = lambda self: True\n"
+        "Engine._wait_to_lead = wait"
+    )
+    assert "two leaders" in played(ask, [_JOB], broken, until="two leaders")
+
+
 _NO_SHARE = (
     "from adapter.shell.write.gang_writer import GangWriter\n"
     "async def reserve_share(self, action):\n"
@@ -170,15 +260,15 @@ _NO_SHARE = (
 
 
 def test_a_plan_shrinks_to_the_events_that_break_the_promise(ask: Ask) -> None:
-    """Seed 1 has a cut and four jobs. A share that cannot be created needs one job."""
+    """Seed 1 has three faults and four jobs. A share that cannot be created needs one job."""
     program = (
         "import contextlib, io\n"
         "with contextlib.redirect_stdout(io.StringIO()) as printed: campaign.shrink(1, 0.4, 10)\n"
         "answer = printed.getvalue()"
     )
     last = ask(program, _NO_SHARE).splitlines()[-1]
-    assert last.startswith("seed 1 breaks 'exception' with 1 of 5 events: "), last
-    assert " --only 4 " in last
+    assert last.startswith("seed 1 breaks 'exception' with 1 of 7 events: "), last
+    assert " --only 5 " in last
 
 
 def test_a_trial_that_dies_is_told(ask: Ask) -> None:
