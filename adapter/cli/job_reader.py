@@ -16,6 +16,7 @@ from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.manager_reader import ManagerReader
 from adapter.diagnosis.job_facts import (
     JobFacts,
+    ignored_clusters,
     namespace_notice,
     newest_warning,
     placement_of,
@@ -151,18 +152,24 @@ async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw
         worker_clusters=clusters,
         checks=checks,
         kuberay_rejection=await _read_rejection(reader, namespace, ray_cluster) if not pods else None,
-        move_notice=await _read_move_notice(reader, namespace, job),
+        move_notice=await _read_move_notice(reader, job),
         namespace_notice=notice,
         unread_reasons=reader.unread_reasons,
     )
 
 
-async def _read_move_notice(reader: ManagerReader, namespace: str, job: Raw) -> str:
+async def _read_move_notice(reader: ManagerReader, job: Raw) -> str:
     """What the controller ignores of the clusters that the job names; read only where the user may not read them."""
     if not read_move_from(job).clusters or WORKER_CLUSTERS.plural not in reader.unread_reasons:
         return ""
+    events = await list_ignored_moves(reader, job)
+    return newest_warning([event for event in events if ignored_clusters(event, read_move_from(job).clusters)])
+
+
+async def list_ignored_moves(reader: ManagerReader, job: Raw) -> list[Raw]:
+    """The controller's Events on what it ignores of the clusters that the job names, or that it named before."""
     selector = f"involvedObject.uid={uid_of(job)},reason={names.EventReason.MOVE_FROM_IGNORED}"
-    return newest_warning(await reader.list_objects(EVENTS, namespace, fieldSelector=selector))
+    return await reader.list_objects(EVENTS, key_of(job)[0], fieldSelector=selector)
 
 
 async def _read_rejection(reader: ManagerReader, namespace: str, ray_cluster: Raw) -> RejectionEvent | None:

@@ -3,6 +3,7 @@
 Matches objects by uid, because names are reused. `explain` judges the facts.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ from adapter.objects.unstructured import (
     uid_of,
 )
 from adapter.objects.workload import active_slice, is_elastic
+
+# The list of clusters in the text of `move_from.ignored_part`.
+_IGNORED_CLUSTERS = re.compile(r"\bdo(?:es)? not exist \(([^)]*)")
+_LIST_SEPARATOR = re.compile(r", | and \d+ more$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,13 @@ def newest_warning(events: Iterable[Raw]) -> str:
     if text_field(newest, "type") != "Warning":
         return ""
     return f"{as_sentence(text_field(newest, 'message'))} (As of {printable(text_field(newest, 'lastTimestamp'))}.)"
+
+
+def ignored_clusters(event: Raw, clusters: Iterable[str]) -> list[str]:
+    """Those of these clusters that an Event of reason MoveFromIgnored names as not existing."""
+    listed = _IGNORED_CLUSTERS.search(text_field(event, "message"))
+    texts = set(_LIST_SEPARATOR.split(listed[1])) if listed else set()
+    return [name for name in clusters if printable(name) in texts]
 
 
 def workload_of(job: Raw, workloads: Iterable[Raw]) -> Raw:

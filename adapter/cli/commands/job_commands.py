@@ -187,7 +187,12 @@ With `-o json`, each line has the number of workers that are left, whenever that
 the move. The same command watches the move again, and `--cancel` stops it: workers may go there again, and those that
 were moved stay where they are now.
 
-You need the rights to read and to patch the job. To watch, you need the ClusterRole view in the namespace as well.
+Without workers there from the beginning, the command waits for 10 seconds before it succeeds: until the controller has
+observed the annotation, it may still assign workers to these clusters.
+
+You need the rights to read and to patch the job; for a RayService, also to list and to patch RayClusters, since each of
+its RayClusters has the annotation. To watch, you need the ClusterRole view in the namespace as well. If you may not
+read WorkerClusters, the controller's event reports one that does not exist.
 
 exit code: 0 no worker is left there, 2 there is no such job or the command line is wrong, 1 any other failure
 """

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.cli import remaining_watch
+from adapter.cli import move, remaining_watch
+from adapter.objects.move_from import MAX_LENGTH
 from adapter.objects.unstructured import Raw
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_worker_cluster
@@ -15,9 +16,18 @@ from tests.unit.verbs import run
 
 RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
 OPTIONS = ("-n", NAMESPACE)
-HINT = (
-    "rayjob/train continues to move; `kubectl rayspan move -n demo rayjob/train --from east` watches again, and "
-    "`kubectl rayspan move -n demo rayjob/train --from east --cancel` stops it.\n"
+SERVICE = ("move", "rayservice/chat", "--from", "east", *OPTIONS)
+PAUSE = remaining_watch.PAUSE_SECONDS
+COMMAND = "kubectl rayspan move -n demo rayjob/train --kubeconfig CONFIG --from east"
+HINT = f"rayjob/train continues to move; `{COMMAND}` watches again, and `{COMMAND} --cancel` stops it.\n"
+ALLOW = (
+    "an administrator of the manager cluster can allow it with `kubectl -n demo create rolebinding rayspan-user "
+    "--clusterrole=rayspan-user --user=jane`.\n"
+)
+MANY = ",".join(f"{number:063}" for number in range(64))  # the longest annotation that is read
+IGNORED = (
+    "RayJob demo/train: annotation rayspan.dev/move-from names WorkerClusters that do not exist ({}), and is ignored "
+    "in that; correct the name, or remove it"
 )
 FORBIDDEN = 'rayjobs.ray.io "train" is forbidden: User "jane" cannot patch resource "rayjobs" in API group "ray.io"'
 
@@ -47,6 +57,30 @@ def job(
 def service(move_from: str = "") -> Raw:
     status = {"activeServiceStatus": {"rayClusterName": "chat-a"}, "pendingServiceStatus": {"rayClusterName": "chat-b"}}
     return {**job(move_from, kind="RayService", name="chat"), "status": status}
+
+
+def ray_cluster(name: str, move_from: str = "", **more: str) -> Raw:
+    """A RayCluster of the RayService."""
+    raw = job(move_from, kind="RayCluster", name=name)
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayService", "name": "chat", "uid": "u-chat", "controller": True}
+    return {**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner], **more}}
+
+
+def ray_clusters(*items: Raw) -> Answer:
+    return says({"kind": "RayClusterList", "items": items})
+
+
+def service_poll(*items: Raw, writes: int = 0, move_from: str = "east") -> list[Answer]:
+    """A poll without workers, with this many writes to RayClusters."""
+    answers = [ray_clusters(*items), says(service(move_from)), *[says(job())] * writes, says(pods(0))]
+    return [*answers, says({"kind": "PlacementList", "items": []})]
+
+
+def ignored(*clusters: str, at: str) -> Answer:
+    source = {"component": names.EVENT_SOURCE}
+    text = IGNORED.format(", ".join(clusters))
+    event = {"type": "Warning", "lastTimestamp": at, "message": text, "source": source, "metadata": {"name": "e"}}
+    return says({"kind": "EventList", "items": [event]})
 
 
 def pods(count: int, *, cluster: str = "east") -> Raw:
@@ -117,17 +151,148 @@ async def test_it_writes_only_changes_and_reports_them(
 async def test_a_rayservice_and_its_rayclusters_get_the_annotation(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """KubeRay copies it only to the RayClusters that it creates later."""
-    first, second = (job(kind="RayCluster", name=name) for name in ("chat-a", "chat-b"))
-    server.lists = [says(service()), says(make_worker_cluster("east")), says(first), says(second), *[says(first)] * 3]
-    words = ("move", "rayservice/chat", "--from", "east", *OPTIONS, "--wait=false", "--kubeconfig", config)
-    assert await run(monkeypatch, *words) == 0
+    """KubeRay copies it only to the RayClusters that it creates later, and may delete one meanwhile."""
+    others = job(kind="RayCluster", name="other", owner="RayService")
+    listed = ray_clusters(ray_cluster("chat-a"), others, ray_cluster("chat-b"), ray_cluster("chat-c"))
+    answers = [says(job()), says(job()), refuses(404, "NotFound", "no chat-b."), says(job())]
+    server.lists = [says(service()), says(make_worker_cluster("east")), listed, *answers]
+    assert await run(monkeypatch, *SERVICE, "--wait=false", "--kubeconfig", config) == 0
     assert capsys.readouterr().out == "rayservice/chat moving from east\n"
     assert writes(server) == [
         (f"{RAY}/rayservices/chat", patch_of("chat", "east")),
         (f"{RAY}/rayclusters/chat-a", patch_of("chat-a", "east")),
         (f"{RAY}/rayclusters/chat-b", patch_of("chat-b", "east")),
+        (f"{RAY}/rayclusters/chat-c", patch_of("chat-c", "east")),
     ]
+
+
+async def test_the_raycluster_of_an_upgrade_gets_the_annotation_while_it_is_watched(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status does not name it yet. After that write the controller has its time again."""
+    monkeypatch.setattr(move, "POLLS_WITHOUT_WORKERS", 3)
+    before, created = ray_cluster("chat-a", "east"), ray_cluster("chat-x", "west")
+    deleted = ray_cluster("chat-y", deletionTimestamp="2026-01-01T00:00:00Z")
+    polls = [
+        *service_poll(before),
+        *service_poll(before),
+        *service_poll(before, created, deleted, writes=1),
+        *service_poll(before, ray_cluster("chat-x", "west,east"), deleted),
+    ]
+    begin = [says(service("east")), says(make_worker_cluster("east")), ray_clusters(before)]
+    server.lists = [*begin, *polls, *service_poll(move_from="")]
+    assert await run(monkeypatch, *SERVICE, "--kubeconfig", config) == 1, "it polls after the write"
+    assert writes(server) == [(f"{RAY}/rayclusters/chat-x", patch_of("chat-x", "west,east"))]
+    listed = [asked.query["labelSelector"] for asked in server.asked if asked.path.endswith("/pods")]
+    assert listed[2] == "rayspan.dev/placement,ray.io/cluster in (chat-a,chat-b,chat-x,chat-y)"
+    assert "Another client stopped the move of rayservice/chat" in capsys.readouterr().err
+
+
+async def test_a_cancelled_move_is_not_written_again(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = [says(service("east")), says(make_worker_cluster("east")), ray_clusters(ray_cluster("chat-a", "east"))]
+    conflict = [ray_clusters(ray_cluster("chat-a")), says(service("east")), refuses(409, "Conflict", "modified")]
+    conflict += [says(pods(0)), says({"kind": "PlacementList", "items": []})]
+    server.lists = [*begin, *conflict, *service_poll(ray_cluster("chat-a"), move_from="")]
+    assert await run(monkeypatch, *SERVICE, "--kubeconfig", config) == 1
+    assert len(writes(server)) == 1
+    assert capsys.readouterr().err == (
+        "Another client stopped the move of rayservice/chat, and 0 workers remain in east.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "written", "message"),
+    [
+        pytest.param(
+            [ray_clusters(ray_cluster("chat-a")), says(job()), refuses(403, "Forbidden", "no")],
+            2,
+            "You may not change RayCluster demo/chat-a (already changed: RayService demo/chat); ",
+            id="it may not be written",
+        ),
+        pytest.param(
+            [refuses(403, "Forbidden", "no")],
+            0,
+            "You may not read the RayClusters of RayService demo/chat, and each needs the annotation; ",
+            id="they may not be read",
+        ),
+    ],
+)
+async def test_the_refused_raycluster_is_named(
+    answers: list[Answer],
+    written: int,
+    message: str,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.lists = [says(service()), says(make_worker_cluster("east")), *answers]
+    assert await run(monkeypatch, *SERVICE, "--kubeconfig", config) == 1
+    assert capsys.readouterr() == ("", message + ALLOW.replace("--user=jane", "--group=GROUP"))
+    assert len(writes(server)) == written
+
+
+@pytest.mark.parametrize(
+    ("before", "at", "is_reported"),
+    [
+        pytest.param("", "2999-01-01T00:00:00Z", True, id="newer than the write"),
+        pytest.param("", "2001-01-01T00:00:00Z", False, id="of an older annotation"),
+        pytest.param("eas", "2001-01-01T00:00:00Z", True, id="nothing was written"),
+    ],
+)
+async def test_without_the_right_to_read_workerclusters_the_event_names_a_typo(
+    before: str,
+    at: str,
+    is_reported: bool,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(move, "POLLS_WITHOUT_WORKERS", 2)
+    begin = [says(job(before)), refuses(403), *([] if before else [says(job())])]
+    first = [*poll(0, move_from="eas"), ignored("eats", at="2999-01-01T00:00:00Z")]
+    server.lists = [*begin, *first, *poll(0, move_from="eas"), ignored("west", "eas", at=at)]
+    code = await run(monkeypatch, "move", "train", "--from", "eas", *OPTIONS, "--kubeconfig", config)
+    printed = capsys.readouterr()
+    if is_reported:
+        remedy = f"`{COMMAND.replace('CONFIG', str(config)).replace('east', 'eas')} --cancel` removes it."
+        assert (code, printed.err) == (1, f"{IGNORED.format('west, eas')}. (As of {at}.) {remedy}\n")
+    else:
+        assert (code, printed.err) == (0, "") and printed.out.endswith("rayjob/train moved from eas\n")
+    listed = [asked.query["fieldSelector"] for asked in server.asked if asked.path.endswith("/events")]
+    assert listed == ["involvedObject.uid=u-train,reason=MoveFromIgnored"] * 2
+
+
+async def test_a_cluster_that_is_empty_from_the_beginning_is_reported_after_ten_seconds(
+    server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (move.POLLS_WITHOUT_WORKERS - 1) * PAUSE >= 10
+    server.lists = [*start(), *poll(0) * 10, *poll(0)]
+    assert await run(monkeypatch, "move", "train", "--from", "east", *OPTIONS, "--kubeconfig", config) == 0
+    assert not server.lists
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--from", "east"], 2), (["--from", "0" * 63, "--cancel"], 0)])
+async def test_a_list_that_is_too_long_is_not_written(
+    words: list[str],
+    code: int,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = MANY if code else f"{MANY},east,{'1' * 63},west"  # too long even without the cancelled cluster
+    assert (len(MANY) <= MAX_LENGTH < len(f"{MANY},east")) and MANY.startswith("0" * 63)
+    server.lists = [says(job(before)), *([says(make_worker_cluster("east"))] if code else []), says(job())]
+    options = (*OPTIONS, "--wait=false", "--kubeconfig", config)
+    assert await run(monkeypatch, "move", "train", *words, *options) == code
+    assert len(writes(server)) == (0 if code else 1)
+    assert ("would have 4100 characters, and may have 4096: name fewer clusters" in capsys.readouterr().err) == bool(
+        code
+    )
 
 
 async def test_a_write_of_another_client_stays(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +352,17 @@ async def test_programs_read_the_remaining_workers_at_each_change(
             id="another client removed the cluster",
         ),
         pytest.param(poll(2), f"The timeout has passed, and 2 workers remain in east. {HINT}", id="the timeout"),
+        pytest.param(
+            poll(0),
+            "The timeout has passed, and no worker is in east, but the controller may not have observed the move yet. "
+            f"{HINT}",
+            id="the timeout without workers",
+        ),
+        pytest.param(
+            [],
+            f"The timeout has passed, and whether workers remain in east is not known. {HINT}",
+            id="the timeout without an answer",
+        ),
         pytest.param([refuses(404, "NotFound", "no train.")], "no train.\n", id="the job was deleted"),
     ],
 )
@@ -203,7 +379,7 @@ async def test_a_watch_that_ends_before_the_move(
     server.lists.pop(2)  # nothing is written
     words = ("move", "train", "--from", "east", "--timeout=1s", *OPTIONS, "--kubeconfig", config)
     assert await run(monkeypatch, *words) == 1
-    assert capsys.readouterr().err == message
+    assert capsys.readouterr().err == message.replace("CONFIG", str(config))
 
 
 @pytest.mark.parametrize(
@@ -233,10 +409,7 @@ async def test_a_watch_that_ends_before_the_move(
         pytest.param(
             [says(job()), refuses(403, "Forbidden", "no"), refuses(403, "Forbidden", FORBIDDEN)],
             1,
-            (
-                "You may not change RayJob demo/train; an administrator of the manager cluster can allow it with "
-                "`kubectl -n demo create rolebinding rayspan-user --clusterrole=rayspan-user --user=jane`.\n"
-            ),
+            f"You may not change RayJob demo/train; {ALLOW}",
             id="no right to patch it",
         ),
     ],

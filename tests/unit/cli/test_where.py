@@ -16,6 +16,7 @@ from adapter import names
 from adapter.cli import job_reader, where_table, why
 from adapter.diagnosis.job_document import describe_job
 from adapter.diagnosis.job_facts import JobFacts
+from adapter.objects.move_from import MoveFrom, ignored_part
 from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
@@ -169,6 +170,25 @@ async def test_json_and_yaml_are_equal(
         assert await run(monkeypatch, verb, "train", "-n", NAMESPACE, "-o", output, "--kubeconfig", config) == 0
         found.append(read(capsys.readouterr().out))
     assert found[0] == found[1] == describe_job(make_facts())
+
+
+@pytest.mark.parametrize(("move_from", "is_shown"), [("eats", True), ("east", False)])
+async def test_an_event_about_a_corrected_annotation_is_not_shown(
+    move_from: str,
+    is_shown: bool,
+    server: Server,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The Event stays for an hour; the user may not read WorkerClusters."""
+    facts = make_facts()
+    facts.job["metadata"]["annotations"] = {names.MOVE_FROM_ANNOTATION: move_from}
+    text = ignored_part(MoveFrom(("eats",)), ())
+    event = {"type": "Warning", "message": text, "source": {"component": names.EVENT_SOURCE}, "metadata": {"name": "e"}}
+    server.lists = [*answers(facts, {"workerclusters": refuses(403)}), page(event)]
+    assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 0
+    assert ("does not exist (eats)" in capsys.readouterr().out) == is_shown and not server.lists
 
 
 async def test_a_ray_cluster_is_found_by_its_name_too(

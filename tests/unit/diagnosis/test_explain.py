@@ -8,8 +8,16 @@ import pytest
 
 from adapter import names
 from adapter.diagnosis import explain
-from adapter.diagnosis.job_facts import JobFacts, namespace_notice, placement_of, pods_of, workload_of
+from adapter.diagnosis.job_facts import (
+    JobFacts,
+    ignored_clusters,
+    namespace_notice,
+    placement_of,
+    pods_of,
+    workload_of,
+)
 from adapter.objects.kuberay_events import certain_rejection
+from adapter.objects.move_from import MoveFrom, ignored_part
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import (
@@ -484,6 +492,21 @@ def test_the_clusters_that_a_job_leaves_are_a_note(move_from: str, more: Raw, wa
     facts = make_facts(job=job, **more)
     facts.placement["status"]["reason"] = "1 to west; no capacity."
     assert explain.notes(facts, explain.diagnose(facts)) == want
+
+
+@pytest.mark.parametrize(
+    ("named", "clusters", "want"),
+    [
+        ("eats", ["east", "eats"], ["eats"]),
+        ("eats", ["eat", "is", "train", "demo"], []),
+        ("a,b,c,d,e,f,g", ["e", "a", "more", "2"], ["e", "a"]),
+        ("east", ["east"], []),
+    ],
+    ids=["unknown", "only words of the text", "many unknown", "known"],
+)
+def test_the_event_names_the_clusters_that_are_ignored(named: str, clusters: list[str], want: list[str]) -> None:
+    text = f"RayJob demo/train: {ignored_part(MoveFrom(tuple(named.split(','))), {'east'})} (And 3 other messages.)"
+    assert ignored_clusters({"message": text}, clusters) == want
 
 
 def test_an_incomplete_namespace_comes_first_among_the_notes() -> None:
