@@ -274,7 +274,7 @@ async def test_a_request_without_an_answer_is_counted_as_such() -> None:
 
 async def test_a_server_does_not_decide_how_many_codes_there_are() -> None:
     async with apiserver.serving() as server:
-        client = await Client.from_kubeconfig(yaml.safe_dump(apiserver.kubeconfig(server.url)), "liar")
+        client = await Client.from_kubeconfig(yaml.safe_dump(apiserver.kubeconfig(server.url)), "with-odd-codes")
         try:
             server.lists = [refuses(code) for code in (507, 555, 556, 999)]
             for _ in range(4):
@@ -285,7 +285,7 @@ async def test_a_server_does_not_decide_how_many_codes_there_are() -> None:
     found = [
         sample.labels["code"]
         for sample in next(iter(metrics.REQUESTS.collect())).samples
-        if sample.labels["cluster"] == "liar" and sample.name.endswith("_total")
+        if sample.labels["cluster"] == "with-odd-codes" and sample.name.endswith("_total")
     ]
     assert sorted(found) == ["507", metrics.OTHER]
 
