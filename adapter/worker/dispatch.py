@@ -226,7 +226,7 @@ def _assign_free_slot(state: WorkerState) -> list[Action]:
         return emit_event(state.worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
     if state.worker.slots.lost_template_slot:
         return [RequeueAfter(SLOT_RETRY)]
-    return _requeue_after_exclusion(state) if _has_slot_elsewhere(state) else []
+    return _requeue_after_exclusion(state) if state.placement.exclusions and _has_slot_elsewhere(state) else []
 
 
 def _has_better_slot(state: WorkerState) -> bool:
@@ -348,7 +348,9 @@ def _free_slot(state: WorkerState) -> Slot | None:
     Workers may not start in an excluded cluster, and workers there make the share elsewhere surplus
     (gang/group_slots.py). So the pod waits while the cluster of its slot elsewhere is unreachable.
     """
-    excluded = state.placement.excluded_clusters(state.now) if _has_slot_elsewhere(state) else ()
+    excluded = state.placement.excluded_clusters(state.now)
+    if excluded and not _has_slot_elsewhere(state):
+        excluded = set()
     return next((slot for slot in _open_slots(state, excluded) if slot.cluster in state.worker.clusters.targets), None)
 
 

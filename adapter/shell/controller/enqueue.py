@@ -149,10 +149,6 @@ class Enqueuer:
         self._fleet.capacity_versions.mark_promises_changed()
         self._wake_soon("outdated")
 
-    def forget_plan(self, placement: Raw) -> None:
-        """Let a gang that was enqueued be planned again, whatever else has changed."""
-        self._replan_check.forget_plan(placement)
-
     def waiting_gangs(self) -> None:
         self._wake_soon("waiting")
 

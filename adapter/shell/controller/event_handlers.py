@@ -80,6 +80,7 @@ class EventHandlers:
         self, queue: WorkQueue[QueueKey], manager: ManagerCache, fleet: Fleet, replan_check: ReplanCheck
     ) -> None:
         self._enqueue, self._manager, self._fleet = Enqueuer(queue, manager, fleet, replan_check), manager, fleet
+        self._replan_check = replan_check
         self._contact_limits: dict[str, TokenBucket] = {}  # by worker cluster
         self._writable_limits: dict[str, TokenBucket] = {}
 
@@ -473,7 +474,7 @@ class EventHandlers:
         for key in gangs:
             self._enqueue.single_key(GANG, *key)
             for placement in self._manager.placements.by_index("/".join(key)):
-                self._enqueue.forget_plan(placement)
+                self._replan_check.forget_plan(placement)
                 self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(placement))), BURST_SECONDS)
         if gangs:
             self._enqueue.gangs_after_promise_change()

@@ -142,7 +142,8 @@ class PolicyObserver:
 
     def relay_key_problem(self, workload: Workload, check: str) -> str:
         """Why the head of a started gang would refuse new workers, a fragment; empty if it would not."""
-        return outdated_network.key_problem(self.started_key(workload, check), self.relay_key())
+        head_key = self.started_key(workload, check)
+        return outdated_network.key_problem(head_key, self.relay_key()) if head_key else ""
 
     def _started_updates(self, workload: Workload, check: str) -> tuple[Raw, ...] | None:
         """The podset updates that a gang was started with; None: it was not started."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from adapter import names
-from adapter.objects.specs import is_relay_address, split_address
+from adapter.objects.specs import split_address
 from adapter.objects.unstructured import Raw, annotation, key_of, meta, parse_time, uid_of
 from adapter.objects.workload import Job, Workload
 from adapter.relay import relay_objects
@@ -139,11 +139,10 @@ class RelayWriter:
     ) -> None:
         """Write the Secret of a running remote pod again as it was made. Equal bytes change nothing there.
 
-        The token's time is that of the pod, as the token of a present pod counts at any age.
+        The pod shows the relay's address that it dials. The token's time is that of the pod, as the token of a present
+        pod counts at any age.
         """
         dialled = annotation(pod, names.RELAY_ADDRESS_ANNOTATION)
-        if not is_relay_address(dialled):
-            return
         worker = RelayedWorker(network, cache.name, RelayAddress(*split_address(dialled)), "", head_key)
         created = parse_time(meta(pod).get("creationTimestamp"))
         issued_at = min(int(created.timestamp()) if created else 0, self._now)

@@ -1126,7 +1126,7 @@ async def test_a_change_of_capacity_enqueues_a_gang_that_leaves_a_cluster(
 
 async def test_other_clusters_to_leave_outdate_the_plan_of_the_job_and_none_that_stands_alone(bench: Bench) -> None:
     """A user may change the annotation at any time: plans that depend on no other gang stay."""
-    uid, transient = PLACEMENT["metadata"]["uid"], bench.handlers._enqueue._replan_check._transient
+    uid, transient = PLACEMENT["metadata"]["uid"], bench.handlers._replan_check._transient
     before = bench.fleet.capacity_versions.latest_change([])
     transient.planned_versions[uid] = bench.fleet.capacity_versions.version
     bench.notify("ray_jobs", make_job(names.MOVE_FROM_ANNOTATION, "east"), make_job(names.MOVE_FROM_ANNOTATION, ""))
