@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from adapter import membership, names
 from adapter.cli import cordon, drain
 from adapter.cli.common import EXIT_OK, join_lines, print_error
-from adapter.cli.membership import clients, membership_objects
+from adapter.cli.membership import clients, membership_objects, namespace_contents
 from adapter.cli.membership.clients import (
     EXIT_INCOMPLETE,
     MANAGER,
@@ -23,17 +23,15 @@ from adapter.cli.membership.clients import (
 )
 from adapter.cli.terminal import print_line, print_text
 from adapter.membership import MembershipError
-from adapter.objects.unstructured import Raw, annotation, key_of, meta, uid_of
+from adapter.objects.unstructured import Raw, annotation, meta, uid_of
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
-    DEPLOYMENTS,
     DISPATCH_POLICIES,
     NAMESPACES,
     PODS,
     ROLE_BINDINGS,
-    SECRETS,
     SERVICE_ACCOUNTS,
     WORKER_CLUSTERS,
     WORKLOADS,
@@ -44,23 +42,6 @@ NAMESPACE_TIMEOUT_SECONDS = 60.0  # to delete a namespace and its contents; a bu
 # The kinds of the controller's objects in the worker cluster. When a job's last pod ends, its quota is free; then its
 # anchors are deleted with their dependents.
 _CONTROLLER_RESOURCES = {"pod": PODS, "workload": WORKLOADS, "configmap": CONFIG_MAPS}
-
-# Kinds whose objects show that the namespace has another use, and below the objects that are in it in any case.
-_NAMESPACE_RESOURCES = {
-    "deployment": DEPLOYMENTS,
-    "pod": PODS,
-    "secret": SECRETS,
-    "configmap": CONFIG_MAPS,
-    "serviceaccount": SERVICE_ACCOUNTS,
-}
-_ACCOUNT_OBJECTS = {
-    ("serviceaccount", "default"),
-    ("serviceaccount", names.WORKER_ACCOUNT),
-    ("secret", names.WORKER_ACCOUNT),  # the token of an earlier version
-    ("configmap", names.ROOT_CA_CONFIG_MAP),
-    ("configmap", "openshift-service-ca.crt"),
-}
-
 
 _ACCOUNT_PATH = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
 
@@ -112,21 +93,11 @@ async def _objects_to_delete(both: MembershipClients) -> list[Raw]:
     account_objects = [
         body
         for body in reversed(membership_objects.account_objects())
-        if body["kind"] != "Namespace" or not await _has_other_objects(both)
+        if body["kind"] != "Namespace" or not await namespace_contents.retention_reason(both.worker)
     ]
     kinds = (("RoleBinding", bindings), ("ClusterRole", reach_roles))
     objects = [*({**body, "kind": kind} for kind, bodies in kinds for body in bodies), *account_objects]
     return sorted(objects, key=lambda body: body["kind"] != "ServiceAccount")
-
-
-async def _has_other_objects(both: MembershipClients) -> bool:
-    """Whether the account's namespace has other objects, such as those of a manager in the same cluster."""
-    with reporting_errors(WORKER):
-        for kind, resource in _NAMESPACE_RESOURCES.items():
-            for body in (await list_all(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
-                if (kind, key_of(body)[1]) not in _ACCOUNT_OBJECTS:
-                    return True
-    return False
 
 
 def _deletion_notice(both: MembershipClients, objects: Sequence[Raw]) -> str:
@@ -234,10 +205,8 @@ async def _delete_account_objects(both: MembershipClients) -> None:
     if any(body["kind"] == "Namespace" for body in objects):
         await _await_namespace_deletion(both)
         return
-    print_line(
-        f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is kept, because it holds "
-        "other objects than the account."
-    )
+    reason = await namespace_contents.retention_reason(both.worker) or "it held other objects until now"
+    print_line(f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is kept, because {reason}.")
 
 
 async def _remove_join_annotation(both: MembershipClients) -> None:

@@ -37,7 +37,13 @@ SYSTEM = f"{CORE}/namespaces/rayspan-system"
 OPENED = "rolebindings/rayspan-worker-tenant"
 URL = "https://east.example.com:6443"
 _KINDS = {"pods", "placements", "dispatchpolicies", "workloads", "configmaps", "rolebindings", "namespaces", "nodes",
-          "localqueues", "clusterqueues", "admissionchecks", "deployments", "secrets", "serviceaccounts"}  # fmt: skip
+          "localqueues", "clusterqueues", "admissionchecks", "deployments", "secrets", "serviceaccounts",
+          "persistentvolumeclaims", "roles", "widgets"}  # fmt: skip
+_DISCOVERY = {
+    CORE: ["configmaps", "events", "persistentvolumeclaims", "pods", "secrets", "serviceaccounts"],
+    RBAC: ["rolebindings", "roles"],
+    "/apis/example.com/v1": ["widgets"],
+}
 
 
 @dataclass
@@ -51,6 +57,7 @@ class Keeper(Server):
     longest: timedelta = timedelta(days=365)  # the longest lifetime of a token
     versions: int = 0
     connects: bool = True  # a controller observes WorkerClusters
+    unreadable: set[str] = field(default_factory=set)  # paths
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         login = request.headers["Authorization"].removeprefix("Bearer ")
@@ -80,13 +87,26 @@ class Keeper(Server):
 
     def _get(self, request: web.Request, _: Raw) -> apiserver.Answer:
         kind = request.path.rpartition("/")[2]
+        if request.path in self.unreadable:
+            return refuses(403)
+        if request.path == "/apis":
+            versions = [path.removeprefix("/apis/") for path in _DISCOVERY if path != CORE]
+            return says({"groups": [{"preferredVersion": {"groupVersion": version}} for version in versions]})
+        if request.path in _DISCOVERY:
+            listed = [{"name": name, "namespaced": True, "verbs": ["get", "list"]} for name in _DISCOVERY[request.path]]
+            others = [
+                {"name": "pods/status", "namespaced": True, "verbs": ["get", "list"]},
+                {"name": "nodes", "namespaced": False, "verbs": ["list"]},
+                {"name": "localsubjectaccessreviews", "namespaced": True, "verbs": ["create"]},
+            ]
+            return says({"resources": [*others, *listed]})
         if request.path in self.objects:
             return says(self.objects[request.path])
         if kind in _KINDS:
             labels = dict(part.split("=") for part in request.query.get("labelSelector", "").split(",") if "=" in part)
-            within = SYSTEM if SYSTEM in request.path else ""
+            within = "/namespaces/rayspan-system/" if "/namespaces/rayspan-system/" in request.path else ""
             folders = ((path.rpartition("/")[0], one) for path, one in self.objects.items())
-            found = [one for at, one in folders if at.endswith(f"/{kind}") and at.startswith(within)]
+            found = [one for at, one in folders if at.endswith(f"/{kind}") and within in f"{at}/"]
             mine = [one for one in found if labels.items() <= (one["metadata"].get("labels") or {}).items()]
             return says({"kind": "List", "items": mine})
         return refuses(404, "NotFound", f'{request.path.split("/")[-2]} "{kind}" not found')
@@ -556,7 +576,28 @@ async def test_a_namespace_with_other_objects_stays(both: Both, joined: bool) ->
             both.worker.put(f"{system}{path}")
     said, _ = await both.run("leave")
     assert f"{system}/secrets/far" in both.worker.objects and ACCOUNT not in both.worker.objects
-    assert "namespace/rayspan-system" not in said and "Namespace rayspan-system of the worker cluster is kept" in said
+    assert "namespace/rayspan-system" not in said
+    assert "Namespace rayspan-system of the worker cluster is kept, because it holds secrets/far.\n" in said
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{CORE}/namespaces/rayspan-system/persistentvolumeclaims",
+        "/apis/example.com/v1/namespaces/rayspan-system/widgets",
+    ],
+)
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_namespace_with_an_object_of_any_kind_stays(both: Both, path: str, readable: bool) -> None:
+    await both.join()
+    if readable:
+        both.worker.put(f"{path}/data")
+    else:
+        both.worker.unreadable.add(path)
+    said, _ = await both.run("leave")
+    assert SYSTEM in both.worker.objects and ACCOUNT not in both.worker.objects
+    reason = f"it holds {path.rpartition('/')[2]}/data" if readable else f"{path} cannot be read: "
+    assert f"Namespace rayspan-system of the worker cluster is kept, because {reason}" in said
 
 
 @pytest.mark.long
