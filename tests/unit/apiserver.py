@@ -125,6 +125,7 @@ class Server:
     compared: int = 0  # requests for the newest version
     uid: str = "uid-of-kube-system"
     proved: int = 0  # requests for the cluster identity
+    silent: asyncio.Event = field(default_factory=asyncio.Event)  # a request came after the end of its script
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -154,7 +155,10 @@ class Server:
         if self.repeats and not asked.watch and len(self.lists) == 1:
             return self.lists[0]
         script = self.watches if asked.watch else self.lists
-        return script.pop(0) if script else silence(self)
+        if script:
+            return script.pop(0)
+        self.silent.set()
+        return silence(self)
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Wait for a state that comes with a notification."""

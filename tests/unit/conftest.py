@@ -1,7 +1,7 @@
 """Options and fixtures that unit tests share."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,12 +9,13 @@ import yaml
 
 from adapter.shell import supervise
 from adapter.shell.http import connections, listener
-from tests.unit import apiserver
+from tests.unit import apiserver, stalls
 from tests.unit.apiserver import Server, kubeconfig
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+    parser.addoption("--stall", type=float, default=0.0, metavar="SECONDS", help="pause event loops at random")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,6 +59,16 @@ def _patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
         (listener, "WAIT_SECONDS"),
     ):
         monkeypatch.setattr(module, limit, apiserver.PATIENCE)
+
+
+@pytest.fixture(autouse=True)
+def _stalls(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Pause the event loops of each test, if --stall asks for it."""
+    if not (seconds := request.config.getoption("--stall")):
+        yield
+        return
+    with stalls.stalled(seconds, request.node.nodeid):
+        yield
 
 
 @pytest.fixture

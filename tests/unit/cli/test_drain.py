@@ -16,7 +16,7 @@ from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_pod
-from tests.unit.verbs import run
+from tests.unit.verbs import run, run_until_silent
 
 PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
 GOES_ON = (
@@ -287,9 +287,9 @@ async def test_the_timeout_of_a_drain(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After the last scripted answer none comes."""
+    """The timeout passes after the last scripted answer."""
     server.lists = [says(cluster(draining=True)), *look(2 if seen else 0, seen=seen)]
-    assert await run(monkeypatch, "drain", "east", "--timeout=1s", "--kubeconfig", config) == 1
+    assert await run_until_silent(monkeypatch, server, "drain", "east", "--timeout=1h", "--kubeconfig", config) == 1
     assert capsys.readouterr().err == f"The timeout has passed, and {left}. {GOES_ON}"
 
 

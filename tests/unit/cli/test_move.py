@@ -12,7 +12,7 @@ from adapter.objects.move_from import MAX_LENGTH
 from adapter.objects.unstructured import Raw
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_worker_cluster
-from tests.unit.verbs import run
+from tests.unit.verbs import run, run_until_silent
 
 RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
 OPTIONS = ("-n", NAMESPACE)
@@ -374,11 +374,11 @@ async def test_a_watch_that_ends_before_the_move(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After the last scripted answer none comes."""
+    """The timeout passes after the last scripted answer."""
     server.lists = [*start("east"), *polls]
     server.lists.pop(2)  # nothing is written
-    words = ("move", "train", "--from", "east", "--timeout=1s", *OPTIONS, "--kubeconfig", config)
-    assert await run(monkeypatch, *words) == 1
+    words = ("move", "train", "--from", "east", "--timeout=1h", *OPTIONS, "--kubeconfig", config)
+    assert await run_until_silent(monkeypatch, server, *words) == 1
     assert capsys.readouterr().err == message.replace("CONFIG", str(config))
 
 

@@ -286,7 +286,7 @@ async def test_the_deletion_of_a_missing_object_is_done(
 
 async def test_a_stream_is_read_by_lines_wherever_it_is_split(server: Server, client: Client) -> None:
     server.watches = [streams("on", "e\ntw", "o\n\nthree\nhalf")]
-    async with client.stream(PATH, {"watch": "true"}, 1.0) as lines:
+    async with client.stream(PATH, {"watch": "true"}, apiserver.PATIENCE) as lines:
         found = [line async for line in lines]
     assert found == [b"one", b"two", b"", b"three"], "what was cut in the middle is nothing"
 
@@ -309,7 +309,7 @@ async def test_a_cut_stream_is_unreachable(server: Server, client: Client) -> No
     server.watches = [streams("one\n", then=then)]
     found: list[bytes] = []
     with pytest.raises(Unreachable):
-        async with client.stream(PATH, {"watch": "true"}, 1.0) as lines:
+        async with client.stream(PATH, {"watch": "true"}, apiserver.PATIENCE) as lines:
             async for line in lines:
                 found.append(line)
                 heard.set()
@@ -320,7 +320,7 @@ async def test_a_cut_stream_is_unreachable(server: Server, client: Client) -> No
 async def test_a_rejected_stream_is_never_open(server: Server, client: Client, status: int) -> None:
     server.watches = [text(PAGE, status, Location=f"{server.url}/login")]
     with pytest.raises(ApiError) as found:
-        async with client.stream(PATH, {"watch": "true"}, 1.0):
+        async with client.stream(PATH, {"watch": "true"}, apiserver.PATIENCE):
             raise AssertionError("it opened")
     assert found.value.status == status
     assert len(server.asked) == 1
