@@ -6,9 +6,9 @@ available logs were printed; 2: no such job or pod; else kubectl's.
 
 import argparse
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from adapter.access.grant import LOG
 from adapter.cli import job_reader
@@ -20,7 +20,7 @@ from adapter.cli.worker_access import grants
 from adapter.cli.worker_access.grants import KubectlAccess
 from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.objects.job_manifest import InvalidJob
-from adapter.objects.unstructured import Raw, format_time, meta, uid_of
+from adapter.objects.unstructured import Raw, meta, uid_of
 from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
@@ -55,10 +55,10 @@ def _names_job(word: str) -> bool:
 
 
 def _kubectl_arguments(args: argparse.Namespace, pod: Raw, *, single_pod: bool, since: str = "") -> list[str]:
-    """The arguments of `kubectl logs`. `since`: after a broken log, print only later lines."""
+    """The arguments of `kubectl logs`. `since`: after a broken log, print only lines that are not older."""
     options = {"-c": args.container, "--tail": args.tail, "--since": args.since}
     if since:
-        options = {"-c": args.container, "--since-time": since}
+        options = {"-c": args.container, "--since": since}
     flags = {
         "--follow": args.follow,
         "--timestamps": args.timestamps,
@@ -83,13 +83,20 @@ def pods_to_follow(pods: Iterable[Raw], open_now: Iterable[str], done: Iterable[
 
 @dataclass(slots=True)
 class _BrokenLog:
-    since: str  # the time after which lines are missing; empty if no line was printed yet
+    missing_since: float | None  # the event loop's clock; None if no line was printed yet
     failures: int = 0  # consecutive, each within MIN_FOLLOW_SECONDS
     retry_at: float = 0.0  # the event loop's clock
 
     def record_failure(self, now: float) -> None:
         self.failures += 1
         self.retry_at = now + min(PAUSE_SECONDS * 2**self.failures, MAX_BACKOFF_SECONDS)
+
+    def missing_duration(self, now: float) -> str:
+        """The time since the first missing line, as an option of kubectl; empty for the whole log.
+
+        The kubelet subtracts it from its own clock, which this machine's clock may differ from.
+        """
+        return "" if self.missing_since is None else f"{math.ceil(now - self.missing_since)}s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,8 @@ class _LogFollower:
                 self._report_limit()
                 return
             broken = self._broken_by_uid.get(uid_of(pod))
-            arguments = _kubectl_arguments(self._args, pod, single_pod=False, since=broken.since if broken else "")
+            since = broken.missing_duration(now) if broken else ""
+            arguments = _kubectl_arguments(self._args, pod, single_pod=False, since=since)
             kubectl = [*await self._access.command_for(pod, LOG), *arguments]
             if self._args.follow:
                 self._open_by_uid[uid_of(pod)] = _OpenLog(
@@ -213,10 +221,9 @@ class _LogFollower:
         """
         now = asyncio.get_running_loop().time()
         if now - started_at >= MIN_FOLLOW_SECONDS:
-            since = format_time(datetime.now(UTC) - timedelta(seconds=PAUSE_SECONDS))
-            self._broken_by_uid[uid_of(pod)] = _BrokenLog(since)
+            self._broken_by_uid[uid_of(pod)] = _BrokenLog(now - PAUSE_SECONDS)
             return
-        broken = self._broken_by_uid.setdefault(uid_of(pod), _BrokenLog(""))
+        broken = self._broken_by_uid.setdefault(uid_of(pod), _BrokenLog(None))
         broken.record_failure(now)
         if broken.failures < MAX_FAILURES:
             return
