@@ -52,6 +52,7 @@ LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
+UNIT_TESTS := test-unit $(if $(ALL),test-simulation)
 TRIALS := $(if $(ALL),test-bursts upgrade test-islands)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1284109)
 
@@ -116,7 +117,7 @@ lane-rest:
 	+@$(IN_TURN) test-e2e test-chaos $(TRIALS) test-alone
 
 lane-unit:
-	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 5 >$(GROUP); exec nice -n 19 "$$@"' - $(PART) test-unit $(LOGGED)
+	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 5 >$(GROUP); exec nice -n 19 "$$@"' - env $(IN_TURN) $(UNIT_TESTS) $(LOGGED)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
@@ -127,6 +128,10 @@ lint: $(VENV)/.ready ## Check format, lint, types and the import contracts
 .PHONY: test-unit
 test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
 	@$(RUN) -m pytest tests/unit -n 3 --dist worksteal --hypothesis-profile=$(PROFILE) -m "$(PICK)"
+
+.PHONY: test-simulation
+test-simulation: $(VENV)/.ready # As `make simulation`, for three minutes on what the lanes leave of a processor
+	@$(RUN) -m hack.simulation --campaign 3 --workers 1
 
 .PHONY: test-integration
 test-integration: test-together test-alone ## Test against real API servers, Kueue and KubeRay, with fake nodes

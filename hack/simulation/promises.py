@@ -239,7 +239,7 @@ class Promises:
     def _waiting_gangs(self) -> Iterator[tuple[str, str, float, str]]:
         free, shape, holders = self._free(), self._world.shape, self._holders()
         for work in self._world.manager.all(resources.WORKLOADS):
-            if is_condition_true(work, names.ADMITTED) or holders - {meta(work)["uid"]}:
+            if is_condition_true(work, names.ADMITTED) or self._backs_off(work) or holders - {meta(work)["uid"]}:
                 continue
             wanted = sum(one["count"] for one in work["spec"]["podSets"][1:])
             own = {name: self._held(work, name) for name in free}
@@ -248,6 +248,11 @@ class Promises:
             if fits:
                 text = f"{meta(work)['name']} waits for {wanted} workers; free: {room}"
                 yield "waits", meta(work)["uid"], PLACED_WITHIN, text
+
+    def _backs_off(self, work: Raw) -> bool:
+        """Whether the manager's Kueue waits before it queues an evicted Workload again."""
+        until = parse_time(((work.get("status") or {}).get("requeueState") or {}).get("requeueAt"))
+        return until is not None and until > self._world.manager.now()
 
     def _held(self, work: Raw, cluster: str) -> int:
         """CPUs that a gang's own shares hold in a cluster."""
