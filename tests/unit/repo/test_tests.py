@@ -21,6 +21,7 @@ _SLEEPS = {
     "tests/unit/hack/test_watch.py": "a hanging and a slow witness are tested",
     "tests/unit/shell/access/test_access_server.py": "a manager that answers within 5 ms",
     "tests/unit/shell/kube/test_oversized_events.py": "between two events of a watch that does not end",
+    "tests/unit/stalls.py": "the pauses of a busy machine are what it makes",
     "tests/unit/cli/test_plan.py": "between two polls of the output, until a line appears",
 }
 _LEFT_OUT = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
