@@ -1,6 +1,7 @@
 """The invariants of a trial: what may never be, looked at with each change, and what must come in calm times."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -260,11 +261,13 @@ class Promises:
         return sum(cpus_of(share) for share in shares if label(share, names.WORKLOAD_UID_LABEL) == meta(work)["uid"])
 
     def _workers_that_do_not_run(self) -> Iterator[tuple[str, str, float, str]]:
-        """A worker of a job that runs is ready, unless there is no room for it."""
+        """A worker of a job that runs is ready, unless there is no room for a quarter of the job's missing workers."""
         free = 0 if self._holders() else sum(self._free().values())
-        admitted = self._admitted_jobs()
-        for uid, pod in self._world.manager_pods().items():
-            is_due = controller_uid(pod) in admitted and (free or self._has_copy(uid))
+        admitted, pods = self._admitted_jobs(), self._world.manager_pods()
+        missing = Counter(controller_uid(pod) for uid, pod in pods.items() if not self._has_copy(uid))
+        for uid, pod in pods.items():
+            job = controller_uid(pod)
+            is_due = job in admitted and (self._has_copy(uid) or (free and 4 * free >= missing[job]))
             if is_due and not is_condition_true(pod, "Ready"):
                 message = condition(pod, names.DISPATCHED_CONDITION).get("message")
                 text = f"{key_of(pod)[1]} is not ready: {message}; free: {free}"
