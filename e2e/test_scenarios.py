@@ -1,19 +1,22 @@
 """Tests the scenarios of docs/scenarios.md that need real Ray and GPUs: fill and spill, fill and no spill.
 
-Three teams submit one RayJob each, in one second, from namespaces of their own. Each job has two workers with one GPU.
+Three teams submit one RayJob each, without waiting, from namespaces of their own. A job has two workers with one GPU.
 `static` is east, whose node has four GPUs; `dynamic` is west. The GPUs are only declared (hack/testbed/gpus.py), so Ray
 counts them and nothing computes on them. On fake nodes, with more cases: tests/integration/test_scenarios.py.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 
 from adapter import names
 from adapter.objects.placement import PlacementState
 from hack.lab.base.lab import GPUS
+from hack.lab.base.paths import REPO
 from hack.lab.cluster.node import GPU
 from hack.testbed import audit, gpus, policies, quotas, rayspec, tenants, workerclusters
 from hack.testbed.audit import Kind, Request
@@ -30,6 +33,7 @@ SECONDS = 480  # for nine Ray nodes to start on two busy cores
 DECISION_SECONDS = 5
 GRACE_SECONDS = 30  # of a worker pod: Ray stops meanwhile, and the pod holds its quota
 CLEANUP_SECONDS = 60
+_PAGE = REPO / "docs" / "scenarios.md"
 _REMOVAL = Kind("kubelet", "delete", "pods")
 _AMPLE = {"cpu": "100", "memory": "100Gi"}
 _SUBMITTER = {"cpu": "100m", "memory": "200Mi"}  # KubeRay's default of 500m is too much for three on the lab's node
@@ -61,11 +65,11 @@ def test_fill_and_spill(fleet: Clusters) -> None:
         _equip(stack, fleet, {"east": GPUS, "west": WORKERS})
         stack.enter_context(workerclusters.growing(fleet, "west"))
         stack.enter_context(gpus.declared(west, 0))
-        stack.enter_context(policies.changed(fleet.manager, {"strategy": "AvailableCapacity", "gang": "SameCluster"}))
+        stack.enter_context(policies.changed(fleet.manager, _policy("fill-and-spill")))
         jobs = stack.enter_context(_submitted(fleet))
         wait(lambda: all(map(_where, jobs)), SECONDS, "three jobs are placed", jobs[-1].dump)
         places = {job: _where(job).removeprefix("2 ") for job in jobs}
-        assert sorted(places.values()) == ["east", "east", "west"], "made in one second, they have no order"
+        assert sorted(places.values()) == ["east", "east", "west"], "jobs made in one second have no order"
         assert max(map(_decided_after, jobs)) <= timedelta(seconds=DECISION_SECONDS)
         wait(lambda: _unschedulable(west) == WORKERS, SECONDS, "two workers wait for a node", jobs[-1].dump)
         gpus.declare(west, WORKERS)
@@ -79,7 +83,7 @@ def test_fill_and_no_spill(fleet: Clusters) -> None:
     logs = {name: log_of(worker) for name, worker in fleet.workers.items()}
     with ExitStack() as stack:
         _equip(stack, fleet, {"east": GPUS, "west": GPUS})
-        stack.enter_context(policies.changed(fleet.manager, {"clusters": {"names": ["east"]}}))
+        stack.enter_context(policies.changed(fleet.manager, _policy("fill-and-no-spill")))
         jobs = stack.enter_context(_submitted(fleet))
         wait(lambda: sorted(map(_state, jobs)) == [*[PlacementState.PLACED] * 2, PlacementState.WAITING], SECONDS,
              "two jobs are placed and one waits", jobs[-1].dump)  # fmt: skip
@@ -88,6 +92,7 @@ def test_fill_and_no_spill(fleet: Clusters) -> None:
         assert "east has capacity for 0" in third.placement()["status"]["reason"]
         assert [_where(first), _where(second)] == ["2 east", "2 east"]
         assert fleet.manager.items("pods", third.namespace) == [], "its head waits, too"
+        assert third.remote_objects() == []
         wait(lambda: _where(third) == "2 east", SECONDS, "the third job is placed", third.dump)
         placed = _placed_at(third)
         for job in jobs:
@@ -98,6 +103,14 @@ def test_fill_and_no_spill(fleet: Clusters) -> None:
     vacated = min(_vacated_at(requests["east"], job.namespace) for job in (first, second))
     assert placed - vacated <= timedelta(seconds=DECISION_SECONDS)
     assert {name for name in requests if writes(name, requests[name], TEAMS)} == {"east"}
+
+
+def _policy(name: str) -> Raw:
+    """The spec of a DispatchPolicy of docs/scenarios.md."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    documents = [yaml.safe_load(block) for block in blocks]
+    (spec,) = (each["spec"] for each in documents if each.get("metadata", {}).get("name") == name)
+    return dict(spec)
 
 
 def _equip(stack: ExitStack, fleet: Clusters, count: Mapping[str, int]) -> None:
