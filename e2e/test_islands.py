@@ -5,17 +5,15 @@ With real Ray, twenty-one Ray nodes take five minutes and six gigabytes on two c
 tests/integration/test_islands.py.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from hack.lab.base.lab import GPUS
 from hack.lab.cluster import addons
 from hack.lab.cluster.node import GPU
-from hack.testbed import quotas
-from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed import gpus, quotas
+from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.rayjob import Job, removed
 from hack.testbed.reader import Raw
 
@@ -47,7 +45,7 @@ def islands(fleet: Clusters) -> Iterator[Clusters]:
         stack.enter_context(_without_init_containers(fleet.manager))
         for worker in fleet.workers.values():
             stack.enter_context(quotas.given(worker, {**_AMPLE, GPU: str(ISLAND)}))
-            stack.enter_context(_gpus(worker))
+            stack.enter_context(gpus.declared(worker, ISLAND))
         yield fleet
 
 
@@ -88,24 +86,3 @@ def _set_operator_env(manager: Cluster, assignment: str) -> None:
     operator = "-n", addons.KUBERAY.namespace, f"deployment/{addons.KUBERAY.deployment}"
     manager.kubectl("set", "env", *operator, assignment)
     manager.kubectl("rollout", "status", *operator, "--timeout=120s")
-
-
-@contextmanager
-def _gpus(worker: Cluster) -> Iterator[None]:
-    """Let the real node of a worker cluster declare ten GPUs."""
-    try:
-        _declare_gpus(worker, ISLAND)
-        yield
-    finally:
-        _declare_gpus(worker, GPUS)
-
-
-def _declare_gpus(worker: Cluster, count: int) -> None:
-    path = f"/status/capacity/{GPU.replace('/', '~1')}"
-    patch = json.dumps([{"op": "add", "path": path, "value": str(count)}])
-    worker.kubectl("patch", "node", worker.name, "--subresource=status", "--type=json", "-p", patch)
-    wait(lambda: _allocatable(worker) == str(count), 60, f"the node of {worker.name} has {count} GPUs")
-
-
-def _allocatable(worker: Cluster) -> str:
-    return str(worker.get("nodes", worker.name)["status"]["allocatable"].get(GPU))

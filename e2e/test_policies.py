@@ -4,22 +4,20 @@ In each case the policy of the demo, FillInOrder and AllOrNothing, would place t
 tests/integration/test_gang.py and test_gangs.py.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import pytest
 
-from hack.testbed import quotas
-from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed import policies, quotas
+from hack.testbed.clusters import Clusters, wait
 from hack.testbed.raycluster import RayCluster
 from hack.testbed.rayjob import JOB_SECONDS
 from hack.testbed.stage import pods_by_cluster
 
 pytestmark = pytest.mark.long
 
-POLICY = "everywhere"
 _ONE, _TWO = {"cpu": "200m"}, {"cpu": "400m"}  # quota for workers of the sample
 
 
@@ -42,7 +40,7 @@ def test_workers_join_from_where_the_policy_places_them(fleet: Clusters, name: s
     case = CASES[name]
     with ExitStack() as stack:
         stack.enter_context(quotas.given(fleet.workers["east"], case.east))
-        stack.enter_context(_policy(fleet.manager, case.policy))
+        stack.enter_context(policies.changed(fleet.manager, case.policy))
         cluster = stack.enter_context(_created(fleet, name, case.workers))
         cluster.wait_until_joined()
         assert pods_by_cluster(cluster.pods("worker")) == case.placed
@@ -51,7 +49,7 @@ def test_workers_join_from_where_the_policy_places_them(fleet: Clusters, name: s
 def test_a_best_effort_gang_starts_with_what_fits_and_the_rest_joins_later(fleet: Clusters) -> None:
     west = fleet.workers["west"]
     with ExitStack() as stack:
-        stack.enter_context(_policy(fleet.manager, {"gang": "BestEffort", "minWorkers": 2}))
+        stack.enter_context(policies.changed(fleet.manager, {"gang": "BestEffort", "minWorkers": 2}))
         stack.enter_context(quotas.given(fleet.workers["east"], _ONE))
         with quotas.given(west, _ONE):
             cluster = stack.enter_context(_created(fleet, "best-effort", 3))
@@ -72,26 +70,3 @@ def _created(fleet: Clusters, name: str, workers: int) -> Iterator[RayCluster]:
         yield cluster
     finally:
         cluster.delete()
-
-
-@contextmanager
-def _policy(manager: Cluster, spec: Mapping[str, Any]) -> Iterator[None]:
-    """Set fields of the demo's policy that it leaves to their defaults."""
-    before = manager.get("dispatchpolicies", POLICY)["spec"]
-    try:
-        _write(manager, spec)
-        yield
-    finally:
-        _write(manager, {field: before.get(field) for field in spec})
-
-
-def _write(manager: Cluster, spec: Mapping[str, Any]) -> None:
-    patch = json.dumps({"spec": spec})  # null removes a field, and the server sets its default
-    manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
-    manager.wait(lambda: _known(manager), 30, "the controller knows the policy")
-
-
-def _known(manager: Cluster) -> bool:
-    policy = manager.get("dispatchpolicies", POLICY)
-    ready = condition(policy, "Ready")
-    return (ready.get("observedGeneration"), ready.get("status")) == (policy["metadata"]["generation"], "True")

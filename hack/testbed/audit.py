@@ -39,6 +39,7 @@ class Request:
     code: int
     name: str = field(default="", compare=False)  # of the object: requests are counted by what they have in common
     dry: bool = field(default=False, compare=False)  # a dry run: nothing was persisted
+    at: str = field(default="", compare=False)  # when it was answered
 
     @property
     def failed(self) -> bool:
@@ -62,7 +63,8 @@ def read(line: str) -> Request | None:
     code = int((said.get("responseStatus") or {}).get("code") or 0)
     name = str(about.get("name") or "")
     dry = "dryRun=" in str(said.get("requestURI"))
-    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code, name, dry)
+    at = str(said.get("stageTimestamp") or "")
+    return Request(Kind(_client(said), verb, what), about.get("namespace") or "", code, name, dry, at)
 
 
 def about(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> list[Request]:

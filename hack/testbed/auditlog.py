@@ -4,10 +4,9 @@ An API server logs a request before it answers it, and every attempt, a forbidde
 never asked for. A dry run writes nothing and does not count.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from hack.testbed import audit
 from hack.testbed.audit import Log, Request
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage
@@ -40,11 +39,20 @@ class Written:
         """List the writes since the last call, those of a cluster in their order; `verbs`: of these only."""
         wanted = frozenset(verbs)
         return [
-            Write(cluster, one.kind.verb, one.kind.what, one.name)
+            write
             for cluster, log in self._logs.items()
-            for one in audit.about(log.take(), self._namespace)
-            if one.kind.verb in wanted and not one.dry and _by_us(one)
+            for write in writes(cluster, log.take(), [self._namespace])
+            if write.verb in wanted
         ]
+
+
+def writes(cluster: str, requests: Iterable[Request], namespaces: Collection[str]) -> list[Write]:
+    """Our writes in these namespaces among the requests to a cluster, in their order."""
+    return [
+        Write(cluster, each.kind.verb, each.kind.what, each.name)
+        for each in requests
+        if each.namespace in namespaces and each.kind.verb in WRITES and not each.dry and _by_us(each)
+    ]
 
 
 def gangs(writes: Iterable[Write]) -> set[str]:

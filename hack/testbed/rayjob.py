@@ -30,14 +30,22 @@ LOG_SECONDS = 30  # the submitter asks the head for log lines about once a secon
 class Job:
     """The sample RayJob, renamed; `sample`: another one.
 
-    `apart`: no two workers in one worker cluster, with a readiness probe every second.
+    `apart`: no two workers in one worker cluster, with a readiness probe every second. `namespace`: one that is open
+    in every cluster.
     """
 
     def __init__(
-        self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False, sample: Path = SAMPLE
+        self,
+        fleet: Clusters,
+        name: str,
+        workers: int = 4,
+        *,
+        apart: bool = False,
+        sample: Path = SAMPLE,
+        namespace: str = NAMESPACE,
     ) -> None:
         self.fleet, self.name, self.workers, self._apart, self._sample = fleet, name, workers, apart, sample
-        self.manager = fleet.manager
+        self.manager, self.namespace = fleet.manager, namespace
 
     def submit(
         self, program: str = "", change: Callable[[Raw], None] = lambda _: None, words: str = "", **more: Any
@@ -50,6 +58,8 @@ class Job:
         objects = list(yaml.safe_load_all(self._sample.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
+        for each in objects:
+            each["metadata"]["namespace"] = self.namespace
         spec = rayjob["spec"]
         spec |= more
         entrypoint = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
@@ -71,11 +81,11 @@ class Job:
 
     def delete(self) -> None:
         """`kubectl delete` the RayJob, and the program that it was given."""
-        self.manager.delete("rayjob", self.name, wait=False)
-        self.manager.delete("configmap", self.name, wait=False)
+        self.manager.delete("rayjob", self.name, self.namespace, wait=False)
+        self.manager.delete("configmap", self.name, self.namespace, wait=False)
 
     def status(self) -> Raw:
-        found: Raw = self.manager.get("rayjobs", self.name).get("status") or {}
+        found: Raw = self.manager.get("rayjobs", self.name, self.namespace).get("status") or {}
         return found
 
     def wait_for_end(self, seconds: float = JOB_SECONDS) -> str:
@@ -95,8 +105,8 @@ class Job:
 
     def output(self) -> str:
         """The job's output, from its submitter's log."""
-        pods = self.manager.items("pods", NAMESPACE, f"job-name={self.name}")
-        return "\n".join(self.manager.log(pod["metadata"]["name"]) for pod in pods)
+        pods = self.manager.items("pods", self.namespace, f"job-name={self.name}")
+        return "\n".join(self.manager.log(pod["metadata"]["name"], self.namespace) for pod in pods)
 
     def result(self) -> dict[str, Any]:
         """The machine-readable last line of the sample's output."""
@@ -115,30 +125,36 @@ class Job:
 
     def placement(self) -> Raw:
         """Its newest Placement, {} while there is none."""
-        mine = [p for p in self.manager.items("placements", NAMESPACE) if p["spec"]["job"]["name"] == self.name]
+        found = self.manager.items("placements", self.namespace)
+        mine = [p for p in found if p["spec"]["job"]["name"] == self.name]
         return max(mine, key=lambda p: p["metadata"]["creationTimestamp"], default={})
 
     def pods(self) -> list[Raw]:
         """Its worker pods in the manager."""
-        workers = self.manager.items("pods", NAMESPACE, f"{names.RAY_NODE_TYPE_LABEL}=worker")
+        workers = self.manager.items("pods", self.namespace, f"{names.RAY_NODE_TYPE_LABEL}=worker")
         return [
             p for p in workers if p["metadata"]["labels"].get(names.RAY_GCS_CLUSTER_LABEL, "").startswith(self.name)
         ]
 
     def events(self) -> dict[str, str]:
         """Rayspan's events about it: reason -> message."""
-        found = self.manager.items("events", NAMESPACE)
+        found = self.manager.items("events", self.namespace)
         ours = (e for e in found if e["involvedObject"]["name"] == self.name)
         return {e["reason"]: e["message"] for e in ours if e["source"].get("component") == names.EVENT_SOURCE}
 
     def leftovers(self) -> list[str]:
         """Rayspan's remaining objects of it, in any cluster."""
-        left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
-        for name, cluster in self.fleet.workers.items():
-            for kind in ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices"):
-                found = cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)
-                left += [f"{name}: {kind} {o['metadata']['name']}" for o in found]
-        return left
+        placements = self.manager.items("placements", self.namespace)
+        return [*(f"manager: Placement {p['metadata']['name']}" for p in placements), *self.remote_objects()]
+
+    def remote_objects(self) -> list[str]:
+        """Rayspan's objects in its namespace of the worker clusters."""
+        return [
+            f"{name}: {kind} {each['metadata']['name']}"
+            for name, cluster in self.fleet.workers.items()
+            for kind in ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices")
+            for each in cluster.items(kind, self.namespace, names.MANAGER_LABEL)
+        ]
 
     def wait_until_gone(self) -> None:
         """Wait until nothing of it is left in any cluster: the 60 s that the job's owner is promised."""
@@ -147,7 +163,7 @@ class Job:
 
     def dump(self) -> str:
         """Diagnostics for when it does not go on."""
-        pods = self.manager.kubectl("get", "pods,placements", "-o", "wide")
+        pods = self.manager.kubectl("-n", self.namespace, "get", "pods,placements", "-o", "wide")
         which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the standby, too
         log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
         return f"{self.status()}\n{self.events()}\n{pods}\n{log}"

@@ -79,7 +79,7 @@ class Stage:
         }
         for name, amount in cpu.items():
             labels = (node_labels or {}).get(name)
-            objects[self.fleet.workers[name]] = [self._tenancy(), *self._queues(amount, resource, labels=labels)]
+            objects[self.fleet.workers[name]] = [tenancy(self.name), *self._queues(amount, resource, labels=labels)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._apply, objects, objects.values()))
         # A job that is submitted before its queues are active waits first, and says so.
@@ -310,17 +310,6 @@ class Stage:
     def _object(self, api_version: str, kind: str, spec: Raw) -> Raw:
         return {"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
 
-    def _tenancy(self) -> Raw:
-        """Let the manager's account write in this namespace, as the worker's admin would."""
-        group = "rbac.authorization.k8s.io"
-        return {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "rayspan-worker", "namespace": self.name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rayspan-worker-tenant"},
-            "subjects": [{"kind": "ServiceAccount", "name": "rayspan-worker", "namespace": "rayspan-system"}],
-        }
-
     def _queues(
         self,
         cpu: int,
@@ -341,6 +330,18 @@ class Stage:
             self._object(names.KUEUE_API_VERSION, "ClusterQueue", queue),
             local_queue(QUEUE, self.name, self.name),
         ]
+
+
+def tenancy(namespace: str) -> Raw:
+    """Let the manager's account write in a namespace, as the worker's admin would."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "rayspan-worker", "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rayspan-worker-tenant"},
+        "subjects": [{"kind": "ServiceAccount", "name": "rayspan-worker", "namespace": "rayspan-system"}],
+    }
 
 
 def local_queue(name: str, namespace: str, cluster_queue: str) -> Raw:

@@ -1,4 +1,5 @@
-"""Changes WorkerClusters for a while: which exist, how workers find the head (`spec.head`), what `spec.pods` names.
+"""Changes WorkerClusters for a while: which exist, how workers find the head (`spec.head`), what `spec.pods` names,
+whether they can grow.
 
 Worker clusters beyond the demo's two are added and removed. Their Secrets exist already, since the installation hands
 over the kubeconfig of every worker cluster of the lab. A zone in the worker cluster's CoreDNS that asks the manager's
@@ -79,6 +80,16 @@ def mapped(fleet: Clusters, pods: Mapping[str, Raw]) -> Iterator[None]:
 
 
 @contextmanager
+def growing(fleet: Clusters, name: str) -> Iterator[None]:
+    """Let a worker cluster count as one to which an autoscaler adds nodes; not any more in the end."""
+    try:
+        _write(fleet, "/spec/canGrow", {name: True})
+        yield
+    finally:
+        _write(fleet, "/spec/canGrow", {name: False})
+
+
+@contextmanager
 def resolving(fleet: Clusters, name: str) -> Iterator[None]:
     """Let a worker cluster's DNS answer for the zones of others."""
     worker = fleet.workers[name]
@@ -92,7 +103,7 @@ def resolving(fleet: Clusters, name: str) -> Iterator[None]:
         _serve(worker, before)
 
 
-def _write(fleet: Clusters, path: str, values: Mapping[str, Raw]) -> None:
+def _write(fleet: Clusters, path: str, values: Mapping[str, Raw | bool]) -> None:
     """Set a field of each of these WorkerClusters, and wait until the controller knows it."""
     for name, value in values.items():
         patch = json.dumps([{"op": "add", "path": path, "value": value}])  # adding replaces the present value

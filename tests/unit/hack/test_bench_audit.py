@@ -79,6 +79,11 @@ def test_a_line_is_read(line: str, want: Request | None) -> None:
     assert audit.read(line) == want
 
 
+def test_the_time_of_a_request_is_that_of_its_answer() -> None:
+    request = audit.read(recorded(OURS, "get"))
+    assert request is not None and request.at == "2026-11-21T09:24:34.965280Z"
+
+
 def test_a_request_about_no_object_is_read() -> None:
     line = json.loads(recorded("lab-admin-mgr", "get", agent="kubectl/v0.0.0"))
     del line["objectRef"], line["responseStatus"]
