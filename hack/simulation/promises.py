@@ -262,16 +262,22 @@ class Promises:
 
     def _workers_that_do_not_run(self) -> Iterator[tuple[str, str, float, str]]:
         """A worker of a job that runs is ready, unless there is no room for a quarter of the job's missing workers."""
-        free = 0 if self._holders() else sum(self._free().values())
+        free, excluded = {} if self._holders() else self._free(), self._excluded_clusters()
         admitted, pods = self._admitted_jobs(), self._world.manager_pods()
         missing = Counter(controller_uid(pod) for uid, pod in pods.items() if not self._has_copy(uid))
         for uid, pod in pods.items():
-            job = controller_uid(pod)
-            is_due = job in admitted and (self._has_copy(uid) or (free and 4 * free >= missing[job]))
+            job, left_out = controller_uid(pod), excluded.get(meta(pod)["ownerReferences"][0]["name"], ())
+            room = sum(count for cluster, count in free.items() if cluster not in left_out)
+            is_due = job in admitted and (self._has_copy(uid) or (room and 4 * room >= missing[job]))
             if is_due and not is_condition_true(pod, "Ready"):
                 message = condition(pod, names.DISPATCHED_CONDITION).get("message")
-                text = f"{key_of(pod)[1]} is not ready: {message}; free: {free}"
+                text = f"{key_of(pod)[1]} is not ready: {message}; free: {room}"
                 yield "does not run", uid, RUNS_WITHIN, text
+
+    def _excluded_clusters(self) -> dict[str, set[str]]:
+        """By RayCluster the clusters that its Placement still leaves out, as after workers that did not start there."""
+        now, placements = self._world.manager.now(), self._world.manager.all(resources.PLACEMENTS)
+        return {one["spec"]["job"]["name"]: parse_placement(one).excluded_clusters(now) for one in placements}
 
     def _admitted_jobs(self) -> set[str]:
         """The uids of jobs whose Workloads are admitted, and not to be evicted because our check says so."""
