@@ -14,6 +14,7 @@ leader_election.py decides who leads.
 """
 
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -170,6 +171,11 @@ def release_patch(claim: Raw, wall_time: datetime) -> dict[str, Any]:
 def lease_name(manager_id: str, cluster: str) -> str:
     """The name of a manager's claim in a worker cluster."""
     return f"rayspan-{manager_id}-{cluster}"
+
+
+def is_lease_name(name: str) -> bool:
+    """Whether a Lease of this name is a claim, of any manager."""
+    return re.match(r"rayspan-[0-9a-f]+-", name) is not None
 
 
 def decide(

@@ -8,11 +8,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from adapter import names
+from adapter.admission import cluster_claim
 from adapter.cli.membership import membership_objects
 from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.pagination import list_all
-from adapter.shell.kube.resources import Resource
+from adapter.shell.kube.resources import LEASES, Resource
 
 # Kubernetes writes these into each namespace by itself, or about its objects.
 _IGNORED_PLURALS: Final = {"events"}
@@ -50,7 +51,12 @@ async def _other_name(client: Client, resource: Resource, own_objects: Container
         if error.status == HTTPStatus.NOT_FOUND:  # the kind was deleted meanwhile
             return ""
         raise
-    return next((name for _, name in map(key_of, objects) if (resource.plural, name) not in own_objects), "")
+    object_names = (key_of(body)[1] for body in objects)
+    return next((name for name in object_names if not _is_own(resource.plural, name, own_objects)), "")
+
+
+def _is_own(plural: str, name: str, own_objects: Container[tuple[str, str]]) -> bool:
+    return (plural, name) in own_objects or (plural == LEASES.plural and cluster_claim.is_lease_name(name))
 
 
 def _own_objects() -> set[tuple[str, str]]:

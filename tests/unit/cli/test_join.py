@@ -38,10 +38,11 @@ OPENED = "rolebindings/rayspan-worker-tenant"
 URL = "https://east.example.com:6443"
 _KINDS = {"pods", "placements", "dispatchpolicies", "workloads", "configmaps", "rolebindings", "namespaces", "nodes",
           "localqueues", "clusterqueues", "admissionchecks", "deployments", "secrets", "serviceaccounts",
-          "persistentvolumeclaims", "roles", "widgets"}  # fmt: skip
+          "persistentvolumeclaims", "roles", "widgets", "leases"}  # fmt: skip
 _DISCOVERY = {
     CORE: ["configmaps", "events", "persistentvolumeclaims", "pods", "secrets", "serviceaccounts"],
     RBAC: ["rolebindings", "roles"],
+    "/apis/coordination.k8s.io/v1": ["leases"],
     "/apis/example.com/v1": ["widgets"],
 }
 
@@ -136,7 +137,8 @@ class Keeper(Server):
         assert wanted["uid"] == current["uid"]
         if wanted.get("resourceVersion") not in (None, current["resourceVersion"]):
             return refuses(409, "Conflict", "the object has been modified")
-        for path in [path for path in self.objects if f"{path}/".startswith(f"{request.path}/")]:
+        within = request.path.removeprefix(CORE) if request.path == SYSTEM else request.path
+        for path in [path for path in self.objects if f"{within}/" in f"{path}/"]:
             del self.objects[path]
         return says({"kind": "Status", "status": "Success"})
 
@@ -496,9 +498,13 @@ async def test_a_rotation_needs_a_joined_cluster(gone: str, sentence: str, both:
 # --- leave ------------------------------------------------------------------------------------------------------------
 
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/rayspan-system/leases"
+
+
 async def test_a_leave_deletes_everything(both: Both) -> None:
     manager, worker = state(both.manager), state(both.worker)
     await both.join("-n", "research", "-n", "default")
+    both.worker.put(f"{LEASES}/rayspan-08f391bbc4-east")
     said, complained = await both.run("leave")
     assert (state(both.manager), state(both.worker)) == (manager, worker) and complained == ""
     lines = said.splitlines()
@@ -583,6 +589,7 @@ async def test_a_namespace_with_other_objects_stays(both: Both, joined: bool) ->
 @pytest.mark.parametrize(
     "path",
     [
+        LEASES,
         f"{CORE}/namespaces/rayspan-system/persistentvolumeclaims",
         "/apis/example.com/v1/namespaces/rayspan-system/widgets",
     ],
