@@ -108,6 +108,8 @@ CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"
 SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"
 # Written by users on a worker group's template: the only zone that it may run in.
 ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"
+# Written by users on a worker group's template: the only region that it may run in.
+REGION_ANNOTATION: Final = f"{DOMAIN}/region"
 # Written by users on a worker group's template: a level of the worker clusters' Topology. Kueue there places the
 # group's workers of each share in one domain of it.
 REQUIRED_TOPOLOGY_ANNOTATION: Final = f"{DOMAIN}/podset-required-topology"

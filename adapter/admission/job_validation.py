@@ -16,12 +16,13 @@ from adapter.admission.naming_validation import naming_problems, needed_in_clust
 from adapter.admission.pod_warnings import PodSettings
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import kuberay_rules, rayjob, replica, specs
+from adapter.objects.location import ANYWHERE, LOCATION_KEYS, Location, annotated_location
 from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
 from adapter.objects.specs import PodMapping
 from adapter.objects.topology_request import topology_problem
-from adapter.objects.unstructured import Raw, annotation, mapping_field, printable
+from adapter.objects.unstructured import Raw, mapping_field, printable
 from adapter.objects.workload import PodSet, Workload
 
 RESUBMIT = "Delete the job, correct it, and submit it again."
@@ -74,9 +75,10 @@ def workload_problems(
         yield reason
     podsets = list(podsets)
     mappings = _mappings_of(podsets, resolved_policy, clusters)
-    own_placement, zones = placement_name(workload) if workload.elastic else "", rayjob.podset_zones(job)
+    own_placement, locations = placement_name(workload) if workload.elastic else "", rayjob.podset_locations(job)
     for podset in podsets:
-        for reason in _group_problems(podset, workload.namespace, mappings, own_placement, zones.get(podset.name, "")):
+        labelled = locations.get(podset.name, ANYWHERE)
+        for reason in _group_problems(podset, workload.namespace, mappings, own_placement, labelled):
             yield f"worker group {printable(podset.name)}: {reason}"
     if resolved_policy and resolved_policy.policy.gang == "SameCluster" and mappings:
         yield from _same_cluster_problems(podsets, workload.namespace, mappings)
@@ -144,11 +146,12 @@ def _same_cluster_problems(
 
 
 def _group_problems(
-    podset: PodSet, namespace: str, mappings: Mapping[str, PodMapping] | None, own: str, zone: str
+    podset: PodSet, namespace: str, mappings: Mapping[str, PodMapping] | None, own: str, labelled: Location
 ) -> Iterator[str]:
     yield from pod_validation.template_problems(podset.template, namespace, mappings)
     yield from pod_validation.reserved_key_problems(podset.template, own)
-    if reason := _zone_conflict(podset, zone) or topology_problem(podset.template):
+    yield from _location_conflicts(podset, labelled)
+    if reason := topology_problem(podset.template):
         yield reason
 
 
@@ -370,18 +373,18 @@ def _elastic_conflict(workload: Workload, job: JobObject) -> str:
     )
 
 
-def _zone_conflict(podset: PodSet, labelled: str) -> str:
-    """A fragment if a group's label and its template's annotation name different zones.
+def _location_conflicts(podset: PodSet, labelled: Location) -> Iterator[str]:
+    """A fragment for each label of a group that its template's annotation contradicts.
 
-    Workers could then run in one zone while Ray's autoscaler counts them in the other.
+    Workers could then run in one zone or region while Ray's autoscaler counts them in the other.
     """
-    annotated = annotation(podset.template, names.ZONE_ANNOTATION)
-    if not labelled or annotated in ("", labelled):
-        return ""
-    return (
-        f"its labels have {names.RAY_ZONE_LABEL}: {printable(labelled)}, but the annotations of its template have "
-        f"{names.ZONE_ANNOTATION}: {printable(annotated)}; remove the annotation"
-    )
+    rows = zip(LOCATION_KEYS, labelled, annotated_location(podset.template), strict=True)
+    for keys, required, annotated in rows:
+        if required and annotated not in ("", required):
+            yield (
+                f"its labels have {keys.ray_label}: {printable(required)}, but the annotations of its template have "
+                f"{keys.annotation}: {printable(annotated)}; remove the annotation"
+            )
 
 
 def _count_mismatch(where: str, group: WorkerGroup) -> str:

@@ -39,6 +39,7 @@ _KUBERNETES_TOKENS: Final = "RAY_ENABLE_K8S_TOKEN_AUTH"
 # Our keys that a user may write into a template.
 _USER_KEYS = (
     names.ZONE_ANNOTATION,
+    names.REGION_ANNOTATION,
     names.POOL_LABEL,
     names.REQUIRED_TOPOLOGY_ANNOTATION,
     names.PREFERRED_TOPOLOGY_ANNOTATION,

@@ -11,6 +11,7 @@ from typing import Literal
 from adapter import names
 from adapter.objects import specs as api
 from adapter.objects.admissioncheck import AdmissionCheck
+from adapter.objects.location import ray_labels
 from adapter.objects.selectors import selects
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 
@@ -38,8 +39,7 @@ def cluster_labels(name: str, spec: api.WorkerCluster) -> dict[str, str]:
 
     The cluster's Ray nodes have the same labels, so that jobs and policies use the same words.
     """
-    region = {names.RAY_REGION_LABEL: spec.region} if spec.region else {}
-    return {**spec.labels, **region, names.RAY_ZONE_LABEL: spec.zone or name, names.CLUSTER_LABEL: name}
+    return {**spec.labels, **ray_labels(spec.location(name)), names.CLUSTER_LABEL: name}
 
 
 def _parse_specs(worker_clusters: Iterable[Raw]) -> dict[str, api.WorkerCluster]:

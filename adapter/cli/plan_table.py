@@ -37,9 +37,9 @@ def _job_lines(plan: PlanDocument) -> str:
 def _group_summary(group: Mapping[str, Any]) -> str:
     count = group["workers"]
     resources = ", ".join(f"{name} {amount}" for name, amount in group["request"].items()) or "nothing"
-    zone = f", zone {group['zone']} only" if "zone" in group else ""
+    location = "".join(f", {field} {group[field]} only" for field in ("zone", "region") if field in group)
     noun = "worker" if count == 1 else "workers"
-    return f"{count} {noun} of group {group['name']}, each {resources}{zone}"
+    return f"{count} {noun} of group {group['name']}, each {resources}{location}"
 
 
 def _cluster_row(cluster: Mapping[str, Any]) -> TableRow:

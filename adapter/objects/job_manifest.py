@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from adapter import names
 from adapter.objects import kuberay_rules, pod_requests, raycluster, text_values
+from adapter.objects.location import LOCATION_KEYS
 from adapter.objects.rayjob import JobObject, read_job
 from adapter.objects.unstructured import (
     UNREADABLE,
@@ -290,7 +291,7 @@ def _parse_worker_group(group: object, where: str, faults: list[str]) -> tuple[P
         else {key: value for key, value in group_spec.items() if key not in _NUMBER_DEFAULTS}
     )
     if (template := _read_or_default(faults, None, _worker_template, group_spec, where, faults)) is None:
-        # The labels are dropped, too, because their zone is for the template.
+        # The labels are dropped, too, because their location is for the template.
         return None, {key: value for key, value in sound.items() if key != "labels"}
     # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
     return PodSet(name.lower(), 1 if count is None else count, template, frozenset()), sound
@@ -320,17 +321,18 @@ def _worker_count(group: Raw, where: str, faults: list[str]) -> int | None:
 
 
 def _worker_template(group: Raw, where: str, faults: list[str]) -> Raw:
-    return _with_zone(_parse_template(group, where, faults), group, where)
+    return _with_location(_parse_template(group, where, faults), group, where)
 
 
-def _with_zone(template: Raw, group: Raw, where: str) -> Raw:
-    """The template with an annotation for the zone of the group's Ray labels."""
+def _with_location(template: Raw, group: Raw, where: str) -> Raw:
+    """The template with annotations for the location of the group's Ray labels."""
     labels = _mapping_field(group, "labels", where)
-    zone, metadata = _text_field(labels, names.RAY_ZONE_LABEL, f"{where}.labels"), template.get("metadata") or {}
-    if not zone or annotation(template, names.ZONE_ANNOTATION):
+    required = {keys.annotation: _text_field(labels, keys.ray_label, f"{where}.labels") for keys in LOCATION_KEYS}
+    missing = {key: value for key, value in required.items() if value and not annotation(template, key)}
+    if not missing:
         return template
-    annotations = {**(metadata.get("annotations") or {}), names.ZONE_ANNOTATION: zone}
-    return {**template, "metadata": {**metadata, "annotations": annotations}}
+    metadata = template.get("metadata") or {}
+    return {**template, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **missing}}}
 
 
 def _head_template(cluster: Raw, where: str, faults: list[str]) -> Raw:

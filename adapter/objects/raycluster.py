@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter import names
+from adapter.objects.location import Location, labelled_location
 from adapter.objects.ray_start import JOIN_PARAMS
 from adapter.objects.unstructured import (
     NAME_PATTERN,
@@ -133,9 +134,9 @@ class WorkerGroup:
         return max(1, 1 if self.num_of_hosts is None else self.num_of_hosts)
 
     @property
-    def zone(self) -> str:
-        """The zone in its Ray labels; empty without one."""
-        return text_field(self.labels, names.RAY_ZONE_LABEL)
+    def location(self) -> Location:
+        """The location in its Ray labels."""
+        return labelled_location(self.labels)
 
     @property
     def desired_workers(self) -> int:

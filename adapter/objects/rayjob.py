@@ -6,6 +6,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects import kuberay_rules, raycluster
+from adapter.objects.location import Location
 from adapter.objects.move_from import NO_MOVE, MoveFrom, read_move_from
 from adapter.objects.raycluster import RayClusterSpec
 from adapter.objects.unstructured import (
@@ -160,10 +161,10 @@ def podset_hosts(job: JobObject) -> dict[str, int]:
     return {group.podset: group.hosts for group in job.cluster.groups if group.hosts > 1}
 
 
-def podset_zones(job: JobObject) -> dict[str, str]:
-    """The zone in the Ray labels of each worker group.
+def podset_locations(job: JobObject) -> dict[str, Location]:
+    """The location in the Ray labels of each worker group.
 
     Ray's autoscaler chooses a group by these labels, and no podset has them
     (docs/upstream.md, "Labels of a worker group").
     """
-    return {group.podset: group.zone for group in job.cluster.groups if group.zone}
+    return {group.podset: group.location for group in job.cluster.groups if any(group.location)}

@@ -27,6 +27,7 @@ from pydantic import (
 
 from adapter import names
 from adapter.objects.extended_resources import is_extended_resource
+from adapter.objects.location import Location
 from adapter.objects.named_objects import NamedClaimTemplate, NamedObject, NamedPath
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
@@ -269,6 +270,10 @@ class WorkerCluster(_Spec):
     price_per_hour: dict[str, Decimal] = Field(
         default_factory=dict, alias="pricePerHour"
     )  # resource -> price of one unit
+
+    def location(self, name: str) -> Location:
+        """Where it is; `name`: its own."""
+        return Location(self.zone or name, self.region)
 
 
 class ClusterSelection(_Spec):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.objects.extended_resources import describe_names
+from adapter.objects.location import location_mismatch
 from adapter.objects.pod_requests import UNLIMITED
 from adapter.objects.unstructured import printable
 from adapter.planning.plan_request import (
@@ -70,7 +71,7 @@ class Offers:
         if caches is None or not all(hashes):
             return self._new_cache(candidate, dependencies)
         groups = (
-            (group.name, group.role, group.zone, group.required, group.hosts, group.topology, group_hash)
+            (group.name, group.role, group.location, group.required, group.hosts, group.topology, group_hash)
             for group, group_hash in zip(self.request.groups, hashes, strict=True)
         )
         key = self.request.namespace, self.request.queue, candidate.asks_kueue, *groups
@@ -270,18 +271,15 @@ def _offer_dependencies(request: GangRequest, candidate: Candidate) -> tuple[Any
 
     Other queues and namespaces are left out: events of thousands of them must not empty the cache.
     """
-    cluster_facts = candidate.zone, candidate.nodes, candidate.can_grow, candidate.pod_mapping
+    cluster_facts = candidate.location, candidate.nodes, candidate.can_grow, candidate.pod_mapping
     queue = queue_name(request, candidate)
     answers = candidate.kueue_answers.get((request.namespace, queue))
     return *cluster_facts, queue, candidate.namespaces.get(request.namespace), answers
 
 
 def _mismatch_reason(request: GangRequest, candidate: Candidate, group: GroupRequest) -> str:
-    if group.zone not in ("", candidate.zone):
-        return (
-            f"worker group {printable(group.name)} requires zone {printable(group.zone)}, and this cluster is in "
-            f"zone {candidate.zone}"
-        )
+    if mismatch := location_mismatch(group.location, candidate.location):
+        return f"worker group {printable(group.name)} {mismatch}"
     return denied_reason(request, candidate, group)
 
 

@@ -97,7 +97,7 @@ def planned_document(
             {
                 "name": group.name,
                 "workers": group.count,
-                **({"zone": group.zone} if group.zone else {}),
+                **{field: value for field, value in group.location._asdict().items() if value},
                 "request": _resource_texts(group.request),
             }
             for group in request.groups
@@ -142,7 +142,8 @@ def _cluster_entry(
     return {
         "asked": cluster_order.index(candidate.name) + 1 if candidate.name in cluster_order else None,
         "cluster": candidate.name,
-        "zone": candidate.zone,
+        "zone": candidate.location.zone,
+        **({"region": candidate.location.region} if candidate.location.region else {}),
         "clusterQueue": queue_name(request, candidate),
         "nominal": verdict.nominal,
         "borrow": verdict.borrow,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.claimed_resources import add_resources, claimed_resources
+from adapter.objects.location import ANYWHERE, Location
 from adapter.objects.placement import Share
 from adapter.objects.pod_requests import pod_requests
 from adapter.objects.required_objects import RequiredObject, unnamed_objects, unnamed_reason
@@ -50,7 +51,7 @@ class GroupRequest:
     count: int
     pod_spec: Raw
     request: Resources
-    zone: str = ""  # empty: any
+    location: Location = ANYWHERE  # that it requires
     # By cluster.
     dry_run_results: Mapping[str, DryRunResult] = field(default_factory=dict)
     # See pod_requests.scheduling_hash; empty if not known.
@@ -161,7 +162,7 @@ class Candidate:
     quota_tree: QuotaTree
     queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it is closed
     namespaces: Mapping[str, Mapping[str, str]]  # name -> labels
-    zone: str = ""
+    location: Location = ANYWHERE
     nodes: NodeIndex | None = None  # None: not known, no limit
     can_grow: bool = False
     pod_mapping: PodMapping = NO_MAPPING
@@ -249,7 +250,7 @@ def uncovered_note(request: GangRequest, candidate: Candidate) -> str:
 
 
 def scheduling_hash_in(candidate: Candidate, group: GroupRequest) -> str:
-    """A hash of what a group's offers in a cluster depend on beside name, zone and count; empty if not known."""
+    """A hash of what a group's offers in a cluster depend on beside name, location and count; empty if not known."""
     dry_run = group.dry_run_results.get(candidate.name)
     if dry_run is None or not group.scheduling_hash:
         return group.scheduling_hash

@@ -298,8 +298,8 @@ def _group_orders(request: GangRequest, gang_offers: Sequence[GangOffer]) -> Ite
     by_role = sorted(indexes, key=lambda index: request.groups[index].role)
     orders = [sorted(indexes, key=capacity.__getitem__), indexes, indexes[::-1], by_role]
     if request.workers > MAX_WORKERS_PER_CLUSTER:
-        # The limit of workers is one more resource of each cluster. A group bound to a zone can use this resource in
-        # few clusters only, so the group comes first.
+        # The limit of workers is one more resource of each cluster. A group bound to a location can use this resource
+        # in few clusters only, so the group comes first.
         bounded = [
             sum(min(gang_offer.group_offers[index].total, MAX_WORKERS_PER_CLUSTER) for gang_offer in gang_offers)
             for index in indexes

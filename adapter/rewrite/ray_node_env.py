@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from adapter import names
+from adapter.objects.location import Location, ray_labels
 from adapter.objects.unstructured import Raw
 from adapter.rewrite.target import Target
 
@@ -69,8 +70,8 @@ def user_override_message(env: Sequence[Raw], target: Target) -> str:
         for name, default in ((ZONE_ENV, target.zone), (REGION_ENV, target.region))
         if default and _differs_from(env, name, default)
     ]
-    region = {names.RAY_REGION_LABEL: target.region} if target.region else {}
-    labels = {**target.labels, names.RAY_ZONE_LABEL: target.zone, **region, names.CLUSTER_LABEL: target.cluster}
+    location = ray_labels(Location(target.zone, target.region))
+    labels = {**target.labels, **location, names.CLUSTER_LABEL: target.cluster}
     overridden += _overridden_keys(env, LABELS_ENV, labels)
     overridden += _overridden_keys(env, RESOURCES_ENV, {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT})
     if not overridden:

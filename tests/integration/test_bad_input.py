@@ -39,6 +39,10 @@ def _no_such_zone(body: dict[str, Any]) -> None:
     body["spec"]["workerGroupSpecs"][0]["template"]["metadata"] = {"annotations": {names.ZONE_ANNOTATION: "atlantis"}}
 
 
+def _no_such_region(body: dict[str, Any]) -> None:
+    body["spec"]["workerGroupSpecs"][0]["labels"] = {names.RAY_REGION_LABEL: "atlantis"}
+
+
 def _far_too_many(body: dict[str, Any]) -> None:
     group = body["spec"]["workerGroupSpecs"][0]
     group["replicas"] = group["minReplicas"] = group["maxReplicas"] = 50
@@ -52,6 +56,8 @@ def _far_too_many(body: dict[str, Any]) -> None:
         pytest.param(_nowhere, "matches the worker's node selector", id="no node there has the label",
             marks=pytest.mark.long),
         pytest.param(_no_such_zone, "atlantis", id="a zone that no cluster has", marks=pytest.mark.long),
+        pytest.param(_no_such_region, "requires region atlantis", id="a region that no cluster has",
+            marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_a_gang_that_fits_nowhere_waits_and_says_why(

@@ -8,17 +8,17 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from adapter import names
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import pod_requests, rayjob
 from adapter.objects.cluster_clock import ClockOffsets
+from adapter.objects.location import ANYWHERE, Location, annotated_location, merge_locations
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.required_objects import required_objects
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.topology_request import read_topology_request
-from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation
+from adapter.objects.unstructured import UNREADABLE, Key, Raw
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import capacity
 from adapter.planning.capacity import HeldShare
@@ -64,10 +64,10 @@ class Snapshot:
         """
         job = unsubmitted or self._policies.job_of(workload)
         workload = self._policies.with_relay(workload, check, job)
-        zones, hosts = rayjob.podset_zones(job), rayjob.podset_hosts(job)
+        locations, hosts = rayjob.podset_locations(job), rayjob.podset_hosts(job)
         podsets = self._policies.remote_podsets(workload, check)
         groups = tuple(
-            self._worker_group(workload, podset, zones.get(podset.name, ""), hosts.get(podset.name, 1))
+            self._worker_group(workload, podset, locations.get(podset.name, ANYWHERE), hosts.get(podset.name, 1))
             for podset in podsets
         )
         if policy is None:
@@ -91,20 +91,20 @@ class Snapshot:
             else self._drains.moved_from_by(workload.job),
         )
 
-    def _worker_group(self, workload: Workload, podset: PodSet, zone: str, hosts: int) -> GroupRequest:
+    def _worker_group(self, workload: Workload, podset: PodSet, labelled: Location, hosts: int) -> GroupRequest:
         memo, flavors = self._manager.memo_of(workload), self._targets.flavor_specs((podset,))
         is_stored = self._manager.is_stored(workload)  # a preview must leave nothing in a cache
         group = memo.get_or_find(
             (Snapshot, podset.name), (podset, *flavors), lambda: self._base_group(podset, known=is_stored)
         )
         results = self._dry_run_answers.answers_for(workload, podset)
-        if not results and not zone and hosts == 1:
+        if not results and not any(labelled) and hosts == 1:
             return group
-        return replace(group, dry_run_results=results, zone=group.zone or zone, hosts=hosts)
+        location = merge_locations(group.location, labelled)
+        return replace(group, dry_run_results=results, location=location, hosts=hosts)
 
     def _base_group(self, podset: PodSet, *, known: bool) -> GroupRequest:
         spec = self._targets.reservation_template(podset)["spec"]
-        zone = annotation(podset.template, names.ZONE_ANNOTATION)
         role = group_workload.role_of_group(podset.name)
         requests = pod_requests.pod_requests(spec)
         scheduling_hash = pod_requests.scheduling_hash(spec, requests) if known else ""
@@ -114,7 +114,7 @@ class Snapshot:
             podset.count,
             spec,
             requests,
-            zone,
+            annotated_location(podset.template),
             scheduling_hash=scheduling_hash,
             required=required_objects(podset.template.get("spec") or {}),
             topology=read_topology_request(podset.template),
@@ -244,7 +244,7 @@ def _read_candidate(name: str, cache: WorkerClusterCache | None, unreachable_rea
         quota_tree=cache.tree,
         queues=cache.queues,
         namespaces=cache.namespace_labels,
-        zone=cache.spec.zone or name,
+        location=cache.spec.location(name),
         nodes=cache.nodes,
         can_grow=cache.spec.can_grow,
         pod_mapping=cache.spec.pods,

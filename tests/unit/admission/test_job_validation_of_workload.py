@@ -94,6 +94,7 @@ def test_the_rejection_of_a_workload(
         pytest.param({}, "", id="an empty template"),
         pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="a label of the user"),
         pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="the annotation of a zone"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/region": "r"}}}, "", id="the annotation of a region"),
         pytest.param(
             {"metadata": {"annotations": {"rayspan.dev/podset-required-topology": "rack"}}}, "", id="a topology"
         ),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.location import Location
 from adapter.objects.pod_requests import scheduling_hash
 from adapter.objects.required_objects import RequiredObject
 from adapter.objects.specs import PodMapping
@@ -35,13 +36,15 @@ def cluster(name: str, *cores: int, **queue: Any) -> Candidate:
     ]
     raw = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}], **queue)
     where = {(NAMESPACE, QUEUE): ("team-a", "")}
-    return Candidate(name, "", build([raw], [], flavors), where, {NAMESPACE: {}}, zone=name)
+    return Candidate(name, "", build([raw], [], flavors), where, {NAMESPACE: {}}, location=Location(name))
 
 
-def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> GroupRequest:
-    asked = {"cpu": cores * 1000, "pods": 1}
+def group(
+    count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "", region: str = ""
+) -> GroupRequest:
+    asked, location = {"cpu": cores * 1000, "pods": 1}, Location(zone, region)
     return GroupRequest(
-        name, f"role-{name}", count, spec or {}, asked, zone, scheduling_hash=scheduling_hash(spec or {}, asked)
+        name, f"role-{name}", count, spec or {}, asked, location, scheduling_hash=scheduling_hash(spec or {}, asked)
     )
 
 
@@ -94,13 +97,15 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         pytest.param({}, gang(group(4, cores=2)), id="larger pods"),
         pytest.param({}, gang(group(4, spec=TOLERANT)), id="another flavor"),
         pytest.param({}, gang(group(4, zone="west")), id="another zone"),
+        pytest.param({}, gang(group(4, region="eu")), id="another region"),
         pytest.param({}, gang(replace(group(4, zone="west"), name="others")), id="another name, which messages show"),
         pytest.param({}, gang(group(4), group(1, name="more")), id="a further group"),
         pytest.param({}, gang(replace(group(4), dry_run_results=REFUSED)), id="the cluster denies the pods"),
         pytest.param({}, gang(replace(group(4), dry_run_results=HELD)), id="the cluster changes the pods"),
         pytest.param({}, replace(gang(group(4)), queue="other"), id="another queue"),
         pytest.param({}, replace(gang(group(4)), namespace="other"), id="another namespace"),
-        pytest.param({"zone": "north"}, gang(group(4, zone="east")), id="the cluster's zone"),
+        pytest.param({"location": Location("north")}, gang(group(4, zone="east")), id="the cluster's zone"),
+        pytest.param({"location": Location("east", "eu")}, gang(group(4, region="us")), id="the cluster's region"),
         pytest.param({"nodes": SMALL}, gang(group(4)), id="its nodes"),
         pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether its nodes can grow"),
         pytest.param(
@@ -126,7 +131,7 @@ def test_a_different_request_or_cluster_is_surveyed_again(now: Raw, asked: GangR
         namespaces={**east.namespaces, "other": {"tier": "c"}},
     )
     before = replace(east, nodes=now.get("nodes") if now.get("can_grow") else None)
-    for known in (group(4), group(9), group(4, zone="east"), group(4, zone="west")):
+    for known in (group(4), group(9), group(4, zone="east"), group(4, zone="west"), group(4, region="us")):
         planner.plan(gang(known), [before])
     fleet = [replace(east, **now)]
     assert planner.plan(asked, fleet) == planner.plan(unlike(asked), fleet)

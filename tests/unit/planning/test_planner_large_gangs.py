@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.location import Location
 from adapter.planning.plan_request import (
     MAX_WORKERS_PER_CLUSTER,
     Candidate,
@@ -25,11 +26,11 @@ BOUND = f"a plan sends at most {MAX_WORKERS_PER_CLUSTER} workers to one cluster"
 
 def cluster(name: str, cores: int = AMPLE, zone: str = "") -> Candidate:
     tree = build([make_cluster_queue(cores)], [], [make_flavor()])
-    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, Location(zone or name))
 
 
 def group(name: str, count: int, zone: str = "") -> GroupRequest:
-    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": 1000, "pods": 1}, zone)
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": 1000, "pods": 1}, Location(zone))
 
 
 TWO = cluster("e"), cluster("w")

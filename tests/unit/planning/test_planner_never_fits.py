@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from adapter.objects.location import Location
 from adapter.planning.plan_request import Candidate, GangMode, GangRequest, GroupRequest
 from adapter.planning.planner import plan
 from adapter.quota.node_capacity import Node, index_nodes
@@ -15,11 +16,11 @@ from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavo
 
 def cluster(name: str, cores: int, *, used: int = 0, zone: str = "") -> Candidate:
     tree = build([make_cluster_queue(cores, used=used)], [], [make_flavor()])
-    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, Location(zone or name))
 
 
 def group(name: str, count: int, cores: int, zone: str = "") -> GroupRequest:
-    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, Location(zone))
 
 
 SMALL, BIG = group("small", 3, 1), group("big", 1, 2)

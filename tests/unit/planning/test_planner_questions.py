@@ -27,7 +27,7 @@ def cluster(name: str, cores: int, answers: QueueAnswers | None = None, **covere
     group = {"coveredResources": list(amounts), "flavors": [{"name": "any", "resources": rows}]}
     tree = build([make_cluster_queue(0, resourceGroups=[group])], [], [make_flavor()])
     known: Answers = {KEY: replace(answers, covered=frozenset(amounts))} if answers else {}
-    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, name, kueue_answers=known)
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, kueue_answers=known)
 
 
 _RESOURCES = {"rdma": RDMA, "credits": CREDITS}

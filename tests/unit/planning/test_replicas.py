@@ -23,7 +23,7 @@ def cluster(name: str, cores: int, *, lent: int = 0, nodes: int | None = None) -
     queues = [make_cluster_queue(cores, cohortName="all"), make_cluster_queue(lent, cohortName="all", name="lender")]
     tree = build(queues, [], [make_flavor()])
     found = None if nodes is None else index_nodes(Node({}, (), {"cpu": 3000, "pods": 110}) for _ in range(nodes))
-    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, name, found)
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=found)
 
 
 def group(replicas: int, hosts: int, *, cores: int = 1, name: str = "workers") -> GroupRequest:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.location import Location
 from adapter.objects.unstructured import Raw
 from adapter.planning import planner
 from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
@@ -22,7 +23,15 @@ from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavo
 
 
 def cluster(
-    name: str, cores: int, *, used: int = 0, lent: int = 0, nodes: int | None = None, grow: bool = False, zone: str = ""
+    name: str,
+    cores: int,
+    *,
+    used: int = 0,
+    lent: int = 0,
+    nodes: int | None = None,
+    grow: bool = False,
+    zone: str = "",
+    region: str = "",
 ) -> Candidate:
     """`lent`: cores that another queue of the cohort has to spare; `nodes`: so many of four cores."""
     queues = [make_cluster_queue(cores, used=used, cohortName="all")]
@@ -30,11 +39,13 @@ def cluster(
         queues.append(make_cluster_queue(lent, cohortName="all", name="lender"))
     tree = build(queues, [], [make_flavor()])
     there = None if nodes is None else index_nodes(Node({}, (), {"cpu": 4000, "pods": 110}) for _ in range(nodes))
-    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
+    location = Location(zone or name, region)
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, location, there, grow)
 
 
-def group(count: int, *, cores: int = 1, name: str = "workers", zone: str = "") -> GroupRequest:
-    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+def group(count: int, *, cores: int = 1, name: str = "workers", zone: str = "", region: str = "") -> GroupRequest:
+    request = {"cpu": cores * 1000, "pods": 1}
+    return GroupRequest(name, f"role-{name}", count, {}, request, Location(zone, region))
 
 
 def counts(made: GangPlan) -> dict[str, int]:
@@ -168,6 +179,39 @@ CASES = [
         {},
         ["worker group workers requires zone z2, and this cluster is in zone z1"],
         groups=[group(2, zone="z2")],
+    ),
+    Case(
+        "a worker group in its region, in the policy's order",
+        {},
+        [cluster("a", 9, region="us"), cluster("b", 1, region="eu"), cluster("c", 9, region="eu")],
+        {"a": 1, "b": 1, "c": 1},
+        groups=[group(1, name="any"), group(2, name="near", region="eu")],
+    ),
+    Case(
+        "no cluster in its region",
+        {},
+        [cluster("a", 9, region="us"), cluster("b", 9)],
+        {},
+        [
+            "a has capacity for 0 (worker group workers requires region eu, and this cluster is in region us)",
+            "b has capacity for 0 (worker group workers requires region eu, and this cluster has no region)",
+        ],
+        groups=[group(2, region="eu")],
+    ),
+    Case(
+        "a zone of another region",
+        {},
+        [cluster("a", 9, zone="z1", region="us"), cluster("b", 9, zone="z2", region="eu")],
+        {},
+        ["requires region eu, and this cluster is in region us", "requires zone z1, and this cluster is in zone z2"],
+        groups=[group(2, zone="z1", region="eu")],
+    ),
+    Case(
+        "a zone is not a region",
+        {},
+        [cluster("a", 9, zone="eu", region="us"), cluster("b", 9, zone="us", region="eu")],
+        {"b": 2},
+        groups=[group(2, region="eu")],
     ),
     Case(
         "the group with the fewest clusters first",

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -87,24 +88,46 @@ def test_an_annotated_elastic_job_is_planned_at_its_start() -> None:
     assert (answer["fits"], answer["sentence"]) == (True, "2 of 3 workers to east, 1 to west.")
 
 
-EAST, WEST = ({names.RAY_ZONE_LABEL: zone} for zone in ("east", "west"))
+LOCATED = pytest.mark.parametrize(
+    ("field", "label", "annotation"),
+    [
+        ("zone", names.RAY_ZONE_LABEL, names.ZONE_ANNOTATION),
+        ("region", names.RAY_REGION_LABEL, names.REGION_ANNOTATION),
+    ],
+)
 
 
+def located_sight(cores: Mapping[str, int]) -> Sight:
+    """Each cluster is in the zone and the region of its own name."""
+    sight = Sight(cores)
+    for name, amount in cores.items():
+        sight.members[name].spec = make_member(name, amount, region=name).spec
+    return sight
+
+
+@LOCATED
+@pytest.mark.parametrize("by", ["label", "annotation"])
 @pytest.mark.parametrize("submitted", [False, True])
-def test_a_group_whose_ray_labels_name_a_zone_goes_there(submitted: bool) -> None:
+def test_a_group_that_names_a_zone_or_region_goes_there(
+    field: str, label: str, annotation: str, by: str, submitted: bool
+) -> None:
     """As a file, and as a job: Kueue's podset has nothing of the group's labels, and its name is lower case."""
-    sight, groups = Sight({"east": 9, "west": 2}), [make_group(1), make_group(2, name="Near", labels=WEST)]
-    job = make_ray_job(*groups)
+    annotated = {**make_template("1"), "metadata": {"annotations": {annotation: "west"}}}
+    required = {"labels": {label: "west"}} if by == "label" else {"template": annotated}
+    sight, job = (
+        located_sight({"east": 9, "west": 2}),
+        make_ray_job(make_group(1), make_group(2, name="Near", **required)),
+    )
     if not submitted:
         answer = asked(sight, job)
-        assert (answer["sentence"], answer["groups"][1]["zone"]) == ("1 of 3 workers to east, 2 to west.", "west")
-        assert ("worker group near requires zone west, and this cluster is in zone east") in answer["clusters"][0][
-            "reason"
-        ]
+        assert (answer["sentence"], answer["groups"][1][field]) == ("1 of 3 workers to east, 2 to west.", "west")
+        lacks = f"worker group near requires {field} west, and this cluster is in {field} east"
+        assert lacks in answer["clusters"][0]["reason"]
+        assert [cluster[field] for cluster in answer["clusters"]] == ["east", "west"]
         return
     raw = make_workload(groups={"workers": 1, "near": 2})
     for podset in raw["spec"]["podSets"][1:]:
-        podset["template"] = make_template("1")
+        podset["template"] = annotated if by == "annotation" and podset["name"] == "near" else make_template("1")
     fill(sight.manager.workloads, raw)
     fill(sight.manager.ray_jobs, job)
     body, *_ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
@@ -129,14 +152,23 @@ def test_the_hosts_of_a_replica_go_to_one_cluster(submitted: bool) -> None:
     assert [share["groups"][0]["hosts"] for share in body["spec"]["shares"]] == [2, 2]
 
 
-def test_two_zones_of_one_group_are_refused() -> None:
+@LOCATED
+def test_two_zones_or_regions_of_one_group_are_refused(field: str, label: str, annotation: str) -> None:
     """Ray's autoscaler would take its workers for being where the label says."""
-    annotated = {**make_template("1"), "metadata": {"annotations": {names.ZONE_ANNOTATION: "east"}}}
-    assert asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=EAST, template=annotated)))["fits"]
-    said = asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=WEST, template=annotated)))["sentence"]
-    assert said == (
-        "RayJob train: worker group workers: its labels have ray.io/availability-zone: west, but the annotations of "
-        "its template have rayspan.dev/zone: east; remove the annotation."
+    annotated = {**make_template("1"), "metadata": {"annotations": {annotation: "east"}}}
+    east, west = (make_ray_job(make_group(1, labels={label: at}, template=annotated)) for at in ("east", "west"))
+    assert asked(located_sight({"east": 9}), east)["fits"]
+    assert asked(located_sight({"east": 9}), west)["sentence"] == (
+        f"RayJob train: worker group workers: its labels have ray.io/availability-{field}: west, but the annotations "
+        f"of its template have rayspan.dev/{field}: east; remove the annotation."
+    )
+
+
+def test_a_group_that_names_an_unknown_region_waits() -> None:
+    answer = asked(Sight({"east": 9}), make_ray_job(make_group(1, labels={names.RAY_REGION_LABEL: "atlantis"})))
+    assert not answer["fits"] and answer["sentence"].startswith(
+        "1 worker needed at once, 0 fit now: east has capacity for 0 (worker group workers requires region atlantis, "
+        "and this cluster has no region)."
     )
 
 
