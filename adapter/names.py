@@ -290,6 +290,9 @@ SECRET_READER: Final = "secretreader"  # the access provider whose program reads
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: the input of its program
 
 # --- pods ----------------------------------------------------------------------------------------------------------
+# Kubernetes copies these labels from a node to each pod that it binds there
+# (docs/upstream.md, "Zone and region of a bound pod").
+NODE_LOCATION_LABELS: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
 DEFAULT_SCHEDULER: Final = "default-scheduler"  # as a pod's schedulerName
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
 

@@ -159,5 +159,7 @@ def _field_value(path: str, metadata: Raw) -> str | None:
         return str(metadata.get(path.removeprefix("metadata.")) or "")
     if match := _KEYED_FIELD.fullmatch(path):
         kind, key = match.groups()
+        if kind == "labels" and key in names.NODE_LOCATION_LABELS:
+            return None  # the worker cluster sets it when it binds the remote pod
         return str((metadata.get(kind) or {}).get(key) or "")  # as the kubelet
     return None

@@ -31,12 +31,14 @@ _CONTROLLERS = (
     "python-json-logger",
 )  # fmt: skip
 _PATIENCE = 600.0  # seconds for pip; a minute on an idle line
-# The models and calls of each API, which we do not use: 50 of the 65 MB of the official client.
+# Models and calls of each API, 50 of the 65 MB of the official client, and its leader election: we use neither.
 _UNUSED = (
     "kubernetes/client/api/",
     "kubernetes/client/models/",
     "kubernetes/aio/client/api/",
     "kubernetes/aio/client/models/",
+    "kubernetes/leaderelection/",
+    "kubernetes/aio/leaderelection/",
 )
 _OTHERS = ("aiohttp/test_utils.py", "aiohttp/pytest_plugin.py", "pydantic/v1/")  # test helpers, and an old API
 _PYTHON_ALONE = (".py", ".pem", ".yaml")  # sources, the authorities of certifi, what `join` applies

@@ -333,6 +333,10 @@ def reference(path: str) -> Pod:
     return {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
+# Kubernetes copies these labels from the node to a pod that it binds.
+LOCATION_PATHS = [f"metadata.labels['topology.kubernetes.io/{field}']" for field in ("zone", "region")]
+
+
 @pytest.mark.parametrize(
     ("path", "want"),
     [
@@ -345,10 +349,12 @@ def reference(path: str) -> Pod:
         ("status.podIP", reference("status.podIP")),
         ("status.hostIP", reference("status.hostIP")),
         ("spec.nodeName", reference("spec.nodeName")),
+        *((path, reference(path)) for path in LOCATION_PATHS),
+        ("metadata.annotations['topology.kubernetes.io/zone']", {"value": ""}),
     ],
 )
 def test_a_field_of_the_manager_pod_becomes_a_literal(path: str, want: Pod) -> None:
-    """Names and labels of the remote pod differ or are missing. Its node and IPs are known in its cluster only."""
+    """Names and labels of the remote pod differ or are missing. Only its own cluster knows its node, zone and IPs."""
     pod = kuberay_pod(env=[{"name": "MINE", **reference(path)}])
     pod["metadata"]["annotations"] = {"price": "$(HOME) 5$"}  # a literal would be expanded, so its dollars are doubled
     pod["spec"]["initContainers"][0]["env"] = [{"name": "MINE", **reference(path)}]
@@ -366,6 +372,7 @@ def test_a_field_of_the_manager_pod_becomes_a_literal(path: str, want: Pod) -> N
         ("metadata.labels['team']", "metadata.labels['team']"),
         ("metadata.annotations['ray.io/x']", "metadata.annotations['ray.io/x']"),
         ("metadata.labels", "metadata.labels"),
+        *((path, path) for path in LOCATION_PATHS),
     ],
 )
 def test_downward_api_files_keep_their_content(path: str, want: str) -> None:
