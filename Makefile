@@ -131,7 +131,7 @@ test-unit: $(VENV)/.ready ## Test the pure core: tables, properties, golden pods
 
 .PHONY: test-simulation
 test-simulation: $(VENV)/.ready # As `make simulation`, for three minutes on what the lanes leave of a processor
-	@$(RUN) -m hack.simulation --campaign 3 --workers 1
+	@$(RUN) -m hack.simulation --campaign 3 --workers 1 || { echo "a simulation broke a promise: see build/lane-unit.log" >>$${RAYSPAN_RED:-/dev/null}; exit 1; }
 
 .PHONY: test-integration
 test-integration: test-together test-alone ## Test against real API servers, Kueue and KubeRay, with fake nodes

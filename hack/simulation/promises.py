@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ _LOOK_SECONDS = 10.0
 LEADER_WITHIN, PLACED_WITHIN, SHARE_WITHIN, RUNS_WITHIN = 60.0, 240.0, 180.0, 300.0
 HOLDS_AFTER = 600.0  # a gang that waits for so long may hold capacity (docs/policies.md)
 CLOCK_AFTER = 150.0  # without a fault that keeps the controller from replacing workers before a clock strikes
+_LONGEST_EXCLUSION = timedelta(hours=1)
 _HEAD_ASKED_WITHIN = 60.0  # a head that did not answer is asked again after up to a minute
 
 
@@ -277,7 +279,14 @@ class Promises:
     def _excluded_clusters(self) -> dict[str, set[str]]:
         """By RayCluster the clusters that its Placement still leaves out, as after workers that did not start there."""
         now, placements = self._world.manager.now(), self._world.manager.all(resources.PLACEMENTS)
-        return {one["spec"]["job"]["name"]: parse_placement(one).excluded_clusters(now) for one in placements}
+        return {
+            one["spec"]["job"]["name"]: {
+                exclusion.cluster
+                for exclusion in parse_placement(one).exclusions
+                if timedelta(0) < exclusion.until - now <= _LONGEST_EXCLUSION
+            }
+            for one in placements
+        }
 
     def _admitted_jobs(self) -> set[str]:
         """The uids of jobs whose Workloads are admitted, and not to be evicted because our check says so."""

@@ -12,18 +12,17 @@ POLICY = "everywhere"
 
 @contextmanager
 def changed(manager: Cluster, spec: Mapping[str, Any]) -> Iterator[None]:
-    """Set fields of the policy; each has its earlier value, or its default, in the end."""
+    """Set fields of the policy; its spec is as before in the end."""
     before = manager.get("dispatchpolicies", POLICY)["spec"]
     try:
-        _write(manager, spec)
+        _patch(manager, "merge", {"spec": spec})
         yield
     finally:
-        _write(manager, {field: before.get(field) for field in spec})
+        _patch(manager, "json", [{"op": "replace", "path": "/spec", "value": before}])
 
 
-def _write(manager: Cluster, spec: Mapping[str, Any]) -> None:
-    patch = json.dumps({"spec": spec})  # null removes a field, and the server sets its default
-    manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
+def _patch(manager: Cluster, kind: str, patch: object) -> None:
+    manager.kubectl("patch", "dispatchpolicy", POLICY, f"--type={kind}", "-p", json.dumps(patch))
     manager.wait(lambda: _known(manager), 30, "the controller knows the policy")
 
 

@@ -23,7 +23,7 @@ from adapter.cli.membership.clients import (
 )
 from adapter.cli.terminal import print_line, print_text
 from adapter.membership import MembershipError
-from adapter.objects.unstructured import Raw, annotation, meta, uid_of
+from adapter.objects.unstructured import Raw, annotation, key_of, meta, uid_of
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
     CLUSTER_ROLES,
@@ -90,14 +90,19 @@ async def _objects_to_delete(both: MembershipClients) -> list[Raw]:
         reach_roles = [
             role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
         ]
-    account_objects = [
-        body
-        for body in reversed(membership_objects.account_objects())
-        if body["kind"] != "Namespace" or not await namespace_contents.retention_reason(both.worker)
-    ]
+    *account_objects, namespace = reversed(membership_objects.account_objects())
     kinds = (("RoleBinding", bindings), ("ClusterRole", reach_roles))
     objects = [*({**body, "kind": kind} for kind, bodies in kinds for body in bodies), *account_objects]
+    if not await _namespace_retention(both, objects):
+        objects.append(namespace)
     return sorted(objects, key=lambda body: body["kind"] != "ServiceAccount")
+
+
+async def _namespace_retention(both: MembershipClients, objects: Sequence[Raw]) -> str:
+    """Why the account's namespace is kept when these objects are deleted; empty if it is deleted as well."""
+    in_namespace = [body for body in objects if key_of(body)[0] == names.SYSTEM_NAMESPACE]
+    with reporting_errors(WORKER):
+        return await namespace_contents.retention_reason(both.worker, in_namespace)
 
 
 def _deletion_notice(both: MembershipClients, objects: Sequence[Raw]) -> str:
@@ -201,11 +206,14 @@ async def _delete_account_objects(both: MembershipClients) -> None:
                 "If its `kubectl rayspan join` reports missing rights, run that again."
             )
             return
+        if body["kind"] == "Namespace" and await _namespace_retention(both, objects):
+            break  # another object was created meanwhile
         await membership_objects.delete_object(both.worker, f"{WORKER} cluster", body, print_line)
-    if any(body["kind"] == "Namespace" for body in objects):
-        await _await_namespace_deletion(both)
-        return
-    reason = await namespace_contents.retention_reason(both.worker) or "it held other objects until now"
+    else:
+        if any(body["kind"] == "Namespace" for body in objects):
+            await _await_namespace_deletion(both)
+            return
+    reason = await _namespace_retention(both, objects) or "it held other objects until now"
     print_line(f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is kept, because {reason}.")
 
 

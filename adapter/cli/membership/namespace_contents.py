@@ -3,86 +3,96 @@
 The kinds are the API server's own, from its discovery, so that a claim or a custom resource counts as well.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from adapter import names
 from adapter.admission import cluster_claim
 from adapter.cli.membership import membership_objects
-from adapter.objects.unstructured import key_of
-from adapter.shell.kube.client import ApiError, Client, Unreachable
+from adapter.objects.unstructured import Raw, key_of
+from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import LEASES, Resource
 
-# Kubernetes writes these into each namespace by itself, or about its objects.
-_IGNORED_PLURALS: Final = {"events"}
+
+class _Kind(NamedTuple):
+    group: str  # empty for the core group
+    plural: str
+
+
+# Kubernetes writes Events about the objects of each namespace, and the others into each namespace by itself.
+_IGNORED_KINDS: Final = {_Kind("", "events"), _Kind("events.k8s.io", "events")}
 _NAMESPACE_DEFAULTS: Final = {
-    ("serviceaccounts", "default"),
-    ("configmaps", names.ROOT_CA_CONFIG_MAP),
-    ("configmaps", "openshift-service-ca.crt"),
-    ("secrets", names.WORKER_ACCOUNT),  # the token of an earlier version
+    (_Kind("", "serviceaccounts"), "default"),
+    (_Kind("", "configmaps"), names.ROOT_CA_CONFIG_MAP),
+    (_Kind("", "configmaps"), "openshift-service-ca.crt"),
+    (_Kind("", "secrets"), names.WORKER_ACCOUNT),  # the token of an earlier version
 }
 
 
-async def retention_reason(client: Client) -> str:
-    """Why the namespace has to be kept, as a clause with one object as an example; empty if it holds no other objects.
+async def retention_reason(client: Client, deleted_objects: Iterable[Raw]) -> str:
+    """Why the namespace has to be kept, as a clause with one object as an example; empty if it holds nothing else.
 
-    Objects that cannot be read count as other objects.
+    `deleted_objects` are deleted in any case. Objects that the API server refuses to list count as others. Raises
+    Unreachable.
     """
-    own_objects, path = _own_objects(), "/apis"
+    own_objects = {(_kind_of(body), key_of(body)[1]) for body in deleted_objects} | _NAMESPACE_DEFAULTS
+    path = "/apis"
     try:
-        for version in await _api_versions(client):
-            path = f"/api/{version}" if version == "v1" else f"/apis/{version}"
-            for resource in _listed_resources(version, await client.get(path)):
-                path = resource.path(names.SYSTEM_NAMESPACE)
-                if name := await _other_name(client, resource, own_objects):
-                    return f"it holds {resource.plural}/{name}"
-    except (ApiError, Unreachable) as error:
+        listed_kinds = set[_Kind]()
+        for group, version in _group_versions(await client.get(path)):
+            path = f"/api/{version}" if not group else f"/apis/{version}"
+            kinds = _listed_kinds(group, await client.get(path)) - listed_kinds
+            listed_kinds |= kinds
+            for kind in sorted(kinds):
+                path = Resource(version, kind.plural).path(names.SYSTEM_NAMESPACE)
+                for name in await _object_names(client, path):
+                    if not ((kind, name) in own_objects or _is_claim(kind, name)):
+                        return f"it holds {kind.plural}/{name}"
+    except ApiError as error:
         return f"{path} cannot be read: {error}"
     return ""
 
 
-async def _other_name(client: Client, resource: Resource, own_objects: Container[tuple[str, str]]) -> str:
-    """The name of an object of this kind that is not of the account; empty if there is none."""
+def _kind_of(body: Raw) -> _Kind:
+    resource = membership_objects.RESOURCES_BY_KIND[body["kind"]]
+    return _Kind(_group_of(resource.api_version), resource.plural)
+
+
+def _group_of(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _is_claim(kind: _Kind, name: str) -> bool:
+    """Whether an object is the claim of a manager to this cluster, which is Rayspan's own."""
+    return kind == _Kind(_group_of(LEASES.api_version), LEASES.plural) and cluster_claim.is_lease_name(name)
+
+
+def _group_versions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each API group with each of its versions, the preferred one first: a kind may have one of the others alone."""
+    yield "", "v1"
+    for group in document.get("groups") or ():
+        versions = [group.get("preferredVersion"), *(group.get("versions") or ())]
+        for version in dict.fromkeys(str(entry.get("groupVersion")) for entry in versions if entry):
+            yield str(group.get("name")), version
+
+
+def _listed_kinds(group: str, document: Mapping[str, Any]) -> set[_Kind]:
+    """The kinds of a version's discovery document whose objects a namespace holds, and is deleted with."""
+    kinds = {
+        _Kind(group, str(entry.get("name")))
+        for entry in document.get("resources") or ()
+        if entry.get("namespaced") and {"list", "delete"} <= {*(entry.get("verbs") or ())}
+    }
+    return {kind for kind in kinds if "/" not in kind.plural} - _IGNORED_KINDS
+
+
+async def _object_names(client: Client, path: str) -> list[str]:
     try:
-        objects, _ = await list_all(client, resource.path(names.SYSTEM_NAMESPACE))
+        objects, _ = await list_all(client, path)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:  # the kind was deleted meanwhile
-            return ""
+            return []
         raise
-    object_names = (key_of(body)[1] for body in objects)
-    return next((name for name in object_names if not _is_own(resource.plural, name, own_objects)), "")
-
-
-def _is_own(plural: str, name: str, own_objects: Container[tuple[str, str]]) -> bool:
-    return (plural, name) in own_objects or (plural == LEASES.plural and cluster_claim.is_lease_name(name))
-
-
-def _own_objects() -> set[tuple[str, str]]:
-    account_objects = {
-        (membership_objects.RESOURCES_BY_KIND[body["kind"]].plural, key_of(body)[1])
-        for body in membership_objects.account_objects()
-    }
-    return account_objects | _NAMESPACE_DEFAULTS
-
-
-async def _api_versions(client: Client) -> list[str]:
-    """The preferred version of each API group."""
-    groups = (await client.get("/apis")).get("groups") or ()
-    return ["v1", *(str((group.get("preferredVersion") or {}).get("groupVersion")) for group in groups)]
-
-
-def _listed_resources(version: str, document: Mapping[str, Any]) -> list[Resource]:
-    """The kinds of namespaced objects in a version's discovery document that can be listed."""
-    return [Resource(version, str(kind.get("name"))) for kind in document.get("resources") or () if _is_listed(kind)]
-
-
-def _is_listed(kind: Mapping[str, Any]) -> bool:
-    plural = str(kind.get("name"))
-    return (
-        bool(kind.get("namespaced"))
-        and "list" in (kind.get("verbs") or ())
-        and "/" not in plural
-        and plural not in _IGNORED_PLURALS
-    )
+    return [key_of(body)[1] for body in objects]

@@ -7,6 +7,7 @@ available logs were printed; 2: no such job or pod; else kubectl's.
 import argparse
 import asyncio
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ PAUSE_SECONDS = 2.0  # between two reads of the pods; a new worker takes longer 
 # A kubectl that fails sooner than this never got the log; one that fails later had the log, and lost its connection or
 # the access server.
 MIN_FOLLOW_SECONDS = 10.0
+# The lines of so many seconds are printed again after a break: the last ones before it may be missing, and kubectl
+# takes a moment to reach the kubelet, from whose clock the age is subtracted.
+REPEATED_SECONDS = 10.0
 # MAX_FAILURES failures in a row take over a minute: a server's rollout is shorter, so then a person must look. Each try
 # uses up a grant, so there is a limit.
 MAX_BACKOFF_SECONDS, MAX_FAILURES = 30.0, 5
@@ -83,7 +87,7 @@ def pods_to_follow(pods: Iterable[Raw], open_now: Iterable[str], done: Iterable[
 
 @dataclass(slots=True)
 class _BrokenLog:
-    missing_since: float | None  # the event loop's clock; None if no line was printed yet
+    missing_since: float | None  # this machine's wall clock; None if no line was printed yet
     failures: int = 0  # consecutive, each within MIN_FOLLOW_SECONDS
     retry_at: float = 0.0  # the event loop's clock
 
@@ -91,12 +95,15 @@ class _BrokenLog:
         self.failures += 1
         self.retry_at = now + min(PAUSE_SECONDS * 2**self.failures, MAX_BACKOFF_SECONDS)
 
-    def missing_duration(self, now: float) -> str:
-        """The time since the first missing line, as an option of kubectl; empty for the whole log.
+    def missing_duration(self) -> str:
+        """The age of the first missing line, as an option of kubectl; empty for the whole log.
 
-        The kubelet subtracts it from its own clock, which this machine's clock may differ from.
+        The kubelet subtracts it from its own clock, which this machine's clock may differ from, when kubectl has
+        reached it.
         """
-        return "" if self.missing_since is None else f"{math.ceil(now - self.missing_since)}s"
+        if self.missing_since is None:
+            return ""
+        return f"{math.ceil(max(time.time() - self.missing_since, 0) + REPEATED_SECONDS)}s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,14 @@ class _OpenLog:
     name: str  # of the pod
     task: asyncio.Task[int]
     started_at: float  # the event loop's clock
+    ended_at: asyncio.Future[float]  # this machine's wall clock
+
+
+def _start_log(pod: Raw, kubectl: Sequence[str]) -> _OpenLog:
+    loop = asyncio.get_running_loop()
+    ended_at, task = loop.create_future(), loop.create_task(grants.run_kubectl(kubectl))
+    task.add_done_callback(lambda _: ended_at.set_result(time.time()))
+    return _OpenLog(str(meta(pod).get("name")), task, loop.time(), ended_at)
 
 
 def _has_submitter_job(job: JobFacts) -> bool:
@@ -167,13 +182,11 @@ class _LogFollower:
                 self._report_limit()
                 return
             broken = self._broken_by_uid.get(uid_of(pod))
-            since = broken.missing_duration(now) if broken else ""
-            arguments = _kubectl_arguments(self._args, pod, single_pod=False, since=since)
-            kubectl = [*await self._access.command_for(pod, LOG), *arguments]
+            command = await self._access.command_for(pod, LOG)
+            since = broken.missing_duration() if broken else ""
+            kubectl = [*command, *_kubectl_arguments(self._args, pod, single_pod=False, since=since)]
             if self._args.follow:
-                self._open_by_uid[uid_of(pod)] = _OpenLog(
-                    str(meta(pod).get("name")), asyncio.create_task(grants.run_kubectl(kubectl)), now
-                )
+                self._open_by_uid[uid_of(pod)] = _start_log(pod, kubectl)
             else:
                 self._close_log(pod, await grants.run_kubectl(kubectl))
 
@@ -204,7 +217,7 @@ class _LogFollower:
 
     async def _wait_and_collect(self, pods: Sequence[Raw]) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
-        for uid in [uid for uid, log in self._open_by_uid.items() if log.task.done()]:
+        for uid in [uid for uid, log in self._open_by_uid.items() if log.ended_at.done()]:
             log = self._open_by_uid.pop(uid)
             code = log.task.result()
             pod = next((candidate for candidate in pods if uid_of(candidate) == uid), None)
@@ -212,16 +225,16 @@ class _LogFollower:
                 self._finished_uids.add(uid)
                 self._report_end(log.name, code)
             else:
-                self._schedule_retry(pod, log.started_at, code)
+                self._schedule_retry(pod, log, code)
 
-    def _schedule_retry(self, pod: Raw, started_at: float, code: int) -> None:
+    def _schedule_retry(self, pod: Raw, log: _OpenLog, code: int) -> None:
         """Retry at once a log that was followed for at least MIN_FOLLOW_SECONDS.
 
         Any other log is retried with backoff, and closed after MAX_FAILURES failures.
         """
         now = asyncio.get_running_loop().time()
-        if now - started_at >= MIN_FOLLOW_SECONDS:
-            self._broken_by_uid[uid_of(pod)] = _BrokenLog(now - PAUSE_SECONDS)
+        if now - log.started_at >= MIN_FOLLOW_SECONDS:
+            self._broken_by_uid[uid_of(pod)] = _BrokenLog(log.ended_at.result())
             return
         broken = self._broken_by_uid.setdefault(uid_of(pod), _BrokenLog(None))
         broken.record_failure(now)

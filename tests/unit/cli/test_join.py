@@ -38,12 +38,15 @@ OPENED = "rolebindings/rayspan-worker-tenant"
 URL = "https://east.example.com:6443"
 _KINDS = {"pods", "placements", "dispatchpolicies", "workloads", "configmaps", "rolebindings", "namespaces", "nodes",
           "localqueues", "clusterqueues", "admissionchecks", "deployments", "secrets", "serviceaccounts",
-          "persistentvolumeclaims", "roles", "widgets", "leases"}  # fmt: skip
+          "persistentvolumeclaims", "roles", "widgets", "gadgets",
+          "events", "leases"}  # fmt: skip
 _DISCOVERY = {
     CORE: ["configmaps", "events", "persistentvolumeclaims", "pods", "secrets", "serviceaccounts"],
     RBAC: ["rolebindings", "roles"],
     "/apis/coordination.k8s.io/v1": ["leases"],
     "/apis/example.com/v1": ["widgets"],
+    "/apis/example.com/v1alpha1": ["gadgets", "widgets"],
+    "/apis/metrics.example.com/v1": ["events"],
 }
 
 
@@ -92,12 +95,16 @@ class Keeper(Server):
             return refuses(403)
         if request.path == "/apis":
             versions = [path.removeprefix("/apis/") for path in _DISCOVERY if path != CORE]
-            return says({"groups": [{"preferredVersion": {"groupVersion": version}} for version in versions]})
+            groups = {version.partition("/")[0] for version in versions}
+            return says({"groups": [_group(name, versions) for name in sorted(groups)]})
         if request.path in _DISCOVERY:
-            listed = [{"name": name, "namespaced": True, "verbs": ["get", "list"]} for name in _DISCOVERY[request.path]]
+            listed = [
+                {"name": name, "namespaced": True, "verbs": ["delete", "list"]} for name in _DISCOVERY[request.path]
+            ]
             others = [
-                {"name": "pods/status", "namespaced": True, "verbs": ["get", "list"]},
-                {"name": "nodes", "namespaced": False, "verbs": ["list"]},
+                {"name": "pods/status", "namespaced": True, "verbs": ["delete", "list"]},
+                {"name": "nodes", "namespaced": False, "verbs": ["delete", "list"]},
+                {"name": "podmetrics", "namespaced": True, "verbs": ["list"]},
                 {"name": "localsubjectaccessreviews", "namespaced": True, "verbs": ["create"]},
             ]
             return says({"resources": [*others, *listed]})
@@ -141,6 +148,12 @@ class Keeper(Server):
         for path in [path for path in self.objects if f"{within}/" in f"{path}/"]:
             del self.objects[path]
         return says({"kind": "Status", "status": "Success"})
+
+
+def _group(name: str, versions: list[str]) -> Raw:
+    """An entry of the discovery document: the first version is preferred."""
+    found = [{"groupVersion": version} for version in versions if version.startswith(f"{name}/")]
+    return {"name": name, "preferredVersion": found[0], "versions": found}
 
 
 def _merged(before: Raw, body: Raw) -> Raw:
@@ -592,6 +605,8 @@ async def test_a_namespace_with_other_objects_stays(both: Both, joined: bool) ->
         LEASES,
         f"{CORE}/namespaces/rayspan-system/persistentvolumeclaims",
         "/apis/example.com/v1/namespaces/rayspan-system/widgets",
+        "/apis/example.com/v1alpha1/namespaces/rayspan-system/gadgets",
+        "/apis/metrics.example.com/v1/namespaces/rayspan-system/events",
     ],
 )
 @pytest.mark.parametrize("readable", [True, False])
@@ -605,6 +620,26 @@ async def test_a_namespace_with_an_object_of_any_kind_stays(both: Both, path: st
     assert SYSTEM in both.worker.objects and ACCOUNT not in both.worker.objects
     reason = f"it holds {path.rpartition('/')[2]}/data" if readable else f"{path} cannot be read: "
     assert f"Namespace rayspan-system of the worker cluster is kept, because {reason}" in said
+
+
+async def test_an_object_that_is_created_during_the_deletions_keeps_the_namespace(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await both.join()
+    delete, path = both.worker._delete, f"{CORE}/namespaces/rayspan-system/persistentvolumeclaims/data"
+
+    def create_meanwhile(request: web.Request, body: Raw) -> apiserver.Answer:
+        answer = delete(request, body)
+        if request.path.startswith(RBAC) and path not in both.worker.objects:
+            both.worker.put(path)
+        return answer
+
+    monkeypatch.setattr(both.worker, "_delete", create_meanwhile)
+    said, _ = await both.run("leave")
+    assert path in both.worker.objects
+    assert (
+        "Namespace rayspan-system of the worker cluster is kept, because it holds persistentvolumeclaims/data" in said
+    )
 
 
 @pytest.mark.long
