@@ -9,6 +9,7 @@ import yaml
 
 from adapter.shell import supervise
 from adapter.shell.http import connections, listener
+from adapter.shell.kube import client
 from tests.unit import apiserver, stalls
 from tests.unit.apiserver import Server, kubeconfig
 
@@ -51,12 +52,13 @@ def _nothing_told() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _patient_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a handshake takes longer than a server allows; tests of a limit set their own."""
+def _patient_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a handshake or an answer takes longer than is allowed; tests of a limit set their own."""
     for module, limit in (
         (connections, "HEAD_SECONDS"),
         (listener, "HANDSHAKE_SECONDS"),
         (listener, "WAIT_SECONDS"),
+        (client, "TIMEOUT_SECONDS"),
     ):
         monkeypatch.setattr(module, limit, apiserver.PATIENCE)
 

@@ -132,6 +132,7 @@ newer there: pods, ConfigMaps, Secrets, Services, Leases and EndpointSlices of t
 | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. \
 WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. \
 The chart asks for 1.34, the oldest that was run. |
-| KubeRay in the manager | 1.5 for zones by label | A worker group has `labels` since 1.5; only \
-[zones by Ray's own label](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is used is older. |
+| KubeRay in the manager | 1.5 for zones and regions by label | A worker group has `labels` since 1.5; only \
+[zones and regions by Ray's own labels](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is \
+used is older. |
 """

@@ -31,6 +31,12 @@ THING = {"metadata": {"name": "a", "uid": "u1"}}
 EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]
 
 
+@pytest.fixture(autouse=True)
+def _real_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests end as in the product."""
+    monkeypatch.setattr("adapter.shell.kube.client.TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+
+
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,12 @@ MIB = 2**20
 JSON = "Content-Type: application/json"
 
 
+@pytest.fixture(autouse=True)
+def _real_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests end as in the product."""
+    monkeypatch.setattr("adapter.shell.kube.client.TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+
+
 @asynccontextmanager
 async def attacker(*said: bytes, drip: bytes = b"") -> AsyncIterator[Client]:
     """A client of a server that sends this to every connection, and then drips or stops."""
