@@ -1,7 +1,7 @@
 """Tests each strategy and gang of a DispatchPolicy once with real Ray: a small RayCluster for each.
 
 In each case the policy of the demo, FillInOrder and AllOrNothing, would place the workers elsewhere. On fake nodes:
-tests/integration/test_gang.py and test_gangs.py.
+tests/integration/test_gang.py, test_gangs.py and test_cheapest.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hack.testbed import policies, quotas
+from hack.testbed import policies, quotas, workerclusters
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.raycluster import RayCluster
 from hack.testbed.rayjob import JOB_SECONDS
@@ -26,12 +26,14 @@ class Case(NamedTuple):
     east: Mapping[str, str]
     workers: int
     placed: Mapping[str, int]
+    prices: Mapping[str, str] = {}  # of a core, by cluster
 
 
 CASES = {
     "spread": Case({"strategy": "Spread"}, _TWO, 2, {"east": 1, "west": 1}),
     "available-capacity": Case({"strategy": "AvailableCapacity"}, _ONE, 1, {"west": 1}),
     "same-cluster": Case({"gang": "SameCluster"}, _ONE, 2, {"west": 2}),
+    "cheapest": Case({"strategy": "Cheapest"}, _TWO, 2, {"west": 2}, {"east": "0.05", "west": "0.04"}),
 }
 
 
@@ -40,6 +42,8 @@ def test_workers_join_from_where_the_policy_places_them(fleet: Clusters, name: s
     case = CASES[name]
     with ExitStack() as stack:
         stack.enter_context(quotas.given(fleet.workers["east"], case.east))
+        prices = {cluster: {"cpu": price} for cluster, price in case.prices.items()}
+        stack.enter_context(workerclusters.priced(fleet, prices))
         stack.enter_context(policies.changed(fleet.manager, case.policy))
         cluster = stack.enter_context(_created(fleet, name, case.workers))
         cluster.wait_until_joined()

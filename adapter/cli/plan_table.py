@@ -1,6 +1,6 @@
 """Renders a plan as text for a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.cli.common import TableRow, format_table, join_lines
@@ -15,9 +15,18 @@ def render(plan: PlanDocument) -> str:
     """The job, a table with one row for each cluster, and the verdict."""
     parts = [_job_lines(plan)]
     if plan["clusters"]:
-        parts.append(format_table([_HEADER, *(_cluster_row(cluster) for cluster in plan["clusters"])]))
+        parts.append(format_table(_with_whole_price([_HEADER, *map(_cluster_row, plan["clusters"])], plan)))
     parts.append(_verdict_lines(plan))
     return "\n".join(parts)
+
+
+def _with_whole_price(rows: Sequence[TableRow], plan: PlanDocument) -> list[TableRow]:
+    """The rows with the price of the whole job in each cluster before the reason, if the plan has it."""
+    prices = [cluster.get("pricePerHourOfAll") for cluster in plan["clusters"]]
+    if not any(prices):
+        return [*rows]
+    cells = ["IF ALL", *(price or _EMPTY_CELL for price in prices)]
+    return [[*row[:-1], cell, row[-1]] for row, cell in zip(rows, cells, strict=True)]
 
 
 def _job_lines(plan: PlanDocument) -> str:

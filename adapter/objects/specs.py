@@ -295,7 +295,7 @@ class DispatchPolicy(_Spec):
 
     clusters: ClusterSelection
     gang: Literal["AllOrNothing", "SameCluster", "BestEffort"] = "AllOrNothing"
-    strategy: Literal["FillInOrder", "AvailableCapacity", "Spread"] = "FillInOrder"
+    strategy: Literal["FillInOrder", "AvailableCapacity", "Spread", "Cheapest"] = "FillInOrder"
     min_workers: int = Field(default=0, ge=0, alias="minWorkers", validate_default=True)  # of a BestEffort gang
     # A cluster with capacity admits in under a second. Preemption needs the grace period of its victims, 30 s by
     # default. A longer timeout would keep the other shares of the gang reserved and idle.

@@ -4,13 +4,13 @@ Programs read its stable names. The document has nothing that a Placement of the
 to other gangs counts as used.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from adapter.objects.placement import Share, Verdict
-from adapter.objects.pod_requests import CPU, PODS, Resources, format_quantity
+from adapter.objects.pod_requests import PODS, Resources, format_quantity
 from adapter.planning import planner, strategy
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import (
@@ -19,16 +19,15 @@ from adapter.planning.plan_request import (
     counted_request_in,
     filter_reason,
     queue_name,
-    quota_request_in,
     resource_names_in,
 )
 from adapter.planning.planner import GangPlan
+from adapter.planning.prices import format_money
+from adapter.planning.strategy import hourly_cost_in
 from adapter.quota import cohort
 from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules
 
 PlanJson = dict[str, Any]
-Prices = Mapping[str, Decimal]  # resource -> price of a core, a GiB of memory, or a piece
-_MILLI, _GIB = Decimal(1000), Decimal(2**30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,11 @@ def planned_document(
     request: GangRequest,
     candidates: Sequence[Candidate],
     plan: GangPlan,
-    prices: Mapping[str, Prices],
     *,
     extra_sentence: str = "",
 ) -> PlanJson:
-    """The document of a gang's plan; clusters that were not asked are last, in the policy's order."""
-    candidates = planner.candidates_asking(candidates, plan.questions)
+    """The document of a gang's plan; clusters that were not asked are last."""
+    candidates = strategy.order_candidates(request, planner.candidates_asking(candidates, plan.questions))
     shares = {share.cluster: share for share in plan.shares}
     as_planned = replace(request, reclaims_quota=any(share.preempts for share in plan.shares))
     cluster_order = [
@@ -83,7 +81,7 @@ def planned_document(
         ),
     )
     costs = {
-        candidate.name: _share_cost(request, candidate, shares[candidate.name], prices.get(candidate.name, {}))
+        candidate.name: _share_cost(request, candidate, shares[candidate.name])
         for candidate in candidates
         if candidate.name in shares
     }
@@ -154,6 +152,7 @@ def _cluster_entry(
         "reason": verdict.reason,
         **({"resourceNames": dict(renames)} if renames else {}),
         "pricePerHour": None if cost is None else format_money(cost),
+        **_gang_cost_entry(request, candidate),
         "scarcest": _quota_entry(scarce) if scarce else None,
         "quota": [_quota_entry(row) for row in quota_rows(request, candidate)],
     }
@@ -165,9 +164,16 @@ def _quota_entry(row: QuotaRow) -> PlanJson:
     return {"flavor": row.flavor, "resource": row.resource, **texts}
 
 
-def _share_cost(request: GangRequest, candidate: Candidate, share: Share, prices: Prices) -> Decimal | None:
-    requests = {group.name: quota_request_in(request, candidate, group) for group in request.groups}
-    return hourly_cost(prices, [(requests[part.name], part.count) for part in share.groups])
+def _share_cost(request: GangRequest, candidate: Candidate, share: Share) -> Decimal | None:
+    return hourly_cost_in(request, candidate, {part.name: part.count for part in share.groups})
+
+
+def _gang_cost_entry(request: GangRequest, candidate: Candidate) -> PlanJson:
+    """What the order of the clusters follows, if that is their price."""
+    if request.strategy != "Cheapest":
+        return {}
+    cost = strategy.gang_cost_in(request, candidate)
+    return {"pricePerHourOfAll": None if cost is None else format_money(cost)}
 
 
 def _total_cost(costs: Mapping[str, Decimal | None]) -> PlanJson:
@@ -226,32 +232,3 @@ def _quota_row(candidate: Candidate, queue: str, flavor: str, resource: str) -> 
         available=max(0, cohort.available(path, cell)),
         potential=max(0, cohort.potential_available(path, cell)),
     )
-
-
-def hourly_cost(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Decimal | None:
-    """The hourly price of these workers (requests of one worker, count); None if there are no prices.
-
-    A resource without a price is free: a user may only care about GPUs.
-    """
-    if not prices:
-        return None
-    return sum(
-        (
-            _priced_units(name, amount) * prices[name] * count
-            for requests, count in workers
-            for name, amount in requests.items()
-            if name in prices
-        ),
-        Decimal(0),
-    )
-
-
-def format_money(money: Decimal) -> str:
-    """The amount with two decimals, or up to four if they are not zero: `1.20`, `0.0125`."""
-    whole, _, cents = f"{money:.4f}".partition(".")
-    return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
-
-
-def _priced_units(resource: str, amount: int) -> Decimal:
-    per_unit = {CPU: _MILLI, "memory": _GIB}.get(resource, Decimal(1))
-    return Decimal(amount) / per_unit

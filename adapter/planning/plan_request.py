@@ -13,6 +13,7 @@ from adapter.objects.required_objects import RequiredObject, unnamed_objects, un
 from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.topology_request import TopologyRequest
 from adapter.objects.unstructured import Key, Raw, printable
+from adapter.planning.prices import Prices
 from adapter.quota.kueue_answers import (
     NO_ANSWERS,
     Answers,
@@ -27,7 +28,7 @@ from adapter.rewrite import pod_mapping
 from adapter.rewrite.dry_run_pod import DryRunResult
 from adapter.rewrite.resource_names import rename_resources
 
-Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
+Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread", "Cheapest"]
 GangMode = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 
 # The limit of one gang's workers in one cluster. Kueue gives a share's group Workload an owner reference to each pod
@@ -167,6 +168,7 @@ class Candidate:
     can_grow: bool = False
     pod_mapping: PodMapping = NO_MAPPING
     kueue_answers: Answers = field(default_factory=dict)
+    prices: Prices = field(default_factory=dict)  # under the names that resources have there
     # Plans as if Kueue there did not count what the ClusterQueue does not cover. Its answer to the share will show it.
     asks_kueue: bool = False
 

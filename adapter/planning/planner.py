@@ -1,7 +1,8 @@
 """The planner: which clusters take how many workers of a gang, and why.
 
-Three steps: filter (`plan_request.filter_reason`), score (`strategy.order_clusters`) and allot
-(`strategy.allot_workers`). A gang with fewer workers than it needs gets no share. Equal snapshots give equal plans.
+Three steps: filter (`plan_request.filter_reason`), score (`strategy.order_candidates`, `strategy.order_clusters`) and
+allot (`strategy.allot_workers`). A gang with fewer workers than it needs gets no share. Equal snapshots give equal
+plans.
 """
 
 from collections import defaultdict
@@ -133,6 +134,7 @@ def plan_with_preemption(request: GangRequest, candidates: Sequence[Candidate], 
 
 def _plan_once(offers: Offers, plain: Offers, candidates: Sequence[Candidate]) -> GangPlan:
     request = offers.request
+    candidates = strategy.order_candidates(request, candidates)
     problems = {candidate.name: reason for candidate in candidates if (reason := filter_reason(request, candidate))}
     gang_offers = [
         strategy.gang_offer(offers, candidate, offers.quota_path(candidate))

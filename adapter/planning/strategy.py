@@ -4,11 +4,21 @@ Nominal quota of all clusters comes before borrowed quota of any: borrowed quota
 gang. Quota that must be taken back comes last, since that costs other gangs their running pods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, Candidate, GangRequest, GroupRequest, Offer, Strategy
+from adapter.planning.plan_request import (
+    MAX_WORKERS_PER_CLUSTER,
+    Candidate,
+    GangRequest,
+    GroupRequest,
+    Offer,
+    Strategy,
+    quota_request_in,
+)
+from adapter.planning.prices import hourly_cost
 from adapter.quota.tree import QuotaPath
 
 
@@ -75,11 +85,48 @@ def _offers_by_group(
     return by_name, reason
 
 
+def order_candidates(request: GangRequest, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, which are in the policy's order, in that of their price if the strategy is Cheapest.
+
+    Clusters without a price are last, and the policy's order decides among equals.
+
+    The price of a cluster is that of the whole gang, also where only some of its workers fit. An order for each group
+    would be cheaper where one cluster has cheap GPUs and another one cheap cores. But it would part groups that fit
+    into one cluster, and then their traffic costs money and time that no price here shows. A gang of one group costs
+    the least.
+    """
+    if request.strategy != "Cheapest":
+        return list(candidates)
+    return sorted(candidates, key=lambda candidate: _cost_key(gang_cost_in(request, candidate)))
+
+
+def _cost_key(cost: Decimal | None) -> tuple[bool, Decimal]:
+    return cost is None, cost or Decimal(0)
+
+
+def gang_cost_in(request: GangRequest, candidate: Candidate) -> Decimal | None:
+    """What the whole gang would cost there in an hour; None if the cluster has no price."""
+    return hourly_cost_in(request, candidate, {group.name: group.count for group in request.groups})
+
+
+def hourly_cost_in(request: GangRequest, candidate: Candidate, counts: Mapping[str, int]) -> Decimal | None:
+    """What these workers, counted by group, cost there in an hour; None if the cluster has no price."""
+    return hourly_cost(
+        candidate.prices,
+        (
+            (quota_request_in(request, candidate, group), counts[group.name])
+            for group in request.groups
+            if counts.get(group.name)
+        ),
+    )
+
+
 def order_clusters(request: GangRequest, gang_offers: Sequence[GangOffer]) -> list[GangOffer]:
-    """The clusters to ask; `gang_offers` are in the policy's order, which decides among equals.
+    """The clusters to ask; `gang_offers` are in the order of `order_candidates`, which decides among equals.
 
     SameCluster asks one cluster that can take the whole gang, and so does AvailableCapacity if there is one. Clusters
-    where the gang needs no borrowing come first, then those where it fits existing nodes without an autoscaler.
+    where the gang needs no borrowing come first, then those where it fits existing nodes without an autoscaler. With
+    Cheapest, existing nodes do not count: a node that is added costs what the price says.
     """
     whole = [offer for offer in gang_offers if offer.total == request.workers]
     if request.mode == "SameCluster":
@@ -94,7 +141,8 @@ def _best_first(request: GangRequest, gang_offers: Sequence[GangOffer]) -> list[
         capacity = (
             (-offer.gang_copies_on_nodes, -offer.gang_copies) if request.strategy == "AvailableCapacity" else (0.0, 0.0)
         )
-        return offer.nominal < request.workers, offer.gang_copies_on_nodes < 1, *capacity
+        lacks_nodes = request.strategy != "Cheapest" and offer.gang_copies_on_nodes < 1
+        return offer.nominal < request.workers, lacks_nodes, *capacity
 
     return sorted(gang_offers, key=key)
 

@@ -1,5 +1,5 @@
 """Changes WorkerClusters for a while: which exist, how workers find the head (`spec.head`), what `spec.pods` names,
-whether they can grow.
+whether they can grow, what they cost.
 
 Worker clusters beyond the demo's two are added and removed. Their Secrets exist already, since the installation hands
 over the kubeconfig of every worker cluster of the lab. A zone in the worker cluster's CoreDNS that asks the manager's
@@ -87,6 +87,21 @@ def growing(fleet: Clusters, name: str) -> Iterator[None]:
         yield
     finally:
         _write(fleet, "/spec/canGrow", {name: False})
+
+
+@contextmanager
+def priced(fleet: Clusters, prices: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Give worker clusters these prices; those of before in the end."""
+    before = {name: fleet.manager.get("workerclusters", name)["spec"].get("pricePerHour", {}) for name in prices}
+    try:
+        set_prices(fleet, prices)
+        yield
+    finally:
+        set_prices(fleet, before)
+
+
+def set_prices(fleet: Clusters, prices: Mapping[str, Mapping[str, str]]) -> None:
+    _write(fleet, "/spec/pricePerHour", {name: dict(price) for name, price in prices.items()})
 
 
 @contextmanager

@@ -1,19 +1,12 @@
 """`rayspan plan` predicts what happens, for a user who may do nothing else, and changes nothing.
 
 The request goes as a user's: the command as a process, the API server's proxy, the shipped Service and the shipped
-Role. Only the Service's one endpoint is not the Deployment's pod: a pod on a fake node has the address of the
-controller under test, because the API server's proxy leads to addresses of pods only.
+Role. Only the Service's one endpoint is not the Deployment's pod (hack/testbed/plandoor.py).
 """
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -21,38 +14,24 @@ import yaml
 from adapter import names
 from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import RawDict as Raw
-from hack.lab.base.paths import REPO
-from hack.testbed import progress
-from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed import plandoor
+from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
-from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION, Stage, local_queue, ray_cluster
+from hack.testbed.stage import QUEUE, Stage, local_queue, ray_cluster
 
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
 ]  # it reads the log of the controller, and reckons with what others leave free
 
-DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
 USER = "scientist"
 
 
 @pytest.fixture
 def door(running: Controller, stage: Stage) -> Iterator[Controller]:
     """The running controller, behind the Service."""
-    manager = stage.manager
-    try:
-        manager.apply(yaml.safe_dump(_pod(manager, running.plan_port)))
-        manager.wait(lambda: condition(_door(manager), "Ready").get("status") == "True", 30, "the door stands")
-        address = _address(manager)
-        patch = json.dumps({"status": {"podIP": address, "podIPs": [{"ip": address}]}})
-        how = ("patch", "pod", DOOR, "--subresource=status", "--type=merge", "-p", patch)
-        manager.kubectl("-n", names.SYSTEM_NAMESPACE, *how)
-        # 2 is the controller's own answer: there is no job in it.
-        ask = partial(_plan, manager.kubeconfig, {"kind": "RayJob"})
-        wait(lambda: ask().returncode == 2, 30, "the controller answers", lambda: f"{ask()}\n{running.tail()}")
+    with plandoor.opened(stage.manager, running):
         yield running
-    finally:
-        manager.delete("pod", DOOR, names.SYSTEM_NAMESPACE)
 
 
 @pytest.fixture
@@ -75,7 +54,7 @@ def scientist(stage: Stage, tmp_path: Path) -> Iterator[Path]:
 def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Path, door: Controller) -> None:
     """The refusal names the command that allows it; then the same user reads the table, and still may nothing else."""
     job = ray_cluster("pi", stage.name, {"workers": 4})
-    refused = _plan(scientist, job)
+    refused = plandoor.plan(scientist, job)
     assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.count("\n") == 1
     command = refused.stderr.split("`")[1]
     account = f"system:serviceaccount:{stage.name}:{USER}"
@@ -83,9 +62,9 @@ def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Pa
         f"kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user={account}"
     )
     stage.manager.kubectl(*command.replace("'", "").split()[1:])
-    wait(lambda: _plan(scientist, job).returncode == 0, 20, "the right is known, and so are the queues")
+    wait(lambda: plandoor.plan(scientist, job).returncode == 0, 20, "the right is known, and so are the queues")
 
-    told = _plan(scientist, job)
+    told = plandoor.plan(scientist, job)
     assert (told.returncode, told.stderr) == (0, "")
     head, table, end = told.stdout.split("\n\n")
     assert head.startswith(f"RayCluster {stage.name}/pi: 4 workers of group workers, each cpu 1\n")
@@ -96,7 +75,7 @@ def test_a_user_asks_once_an_administrator_allows_it(stage: Stage, scientist: Pa
     assert end == "Fits: 2 of 4 workers to east, 2 to west.\n"
     # Without a namespace in the file, the context's.
     del job["metadata"]["namespace"]
-    assert json.loads(_plan(scientist, job, "-o", "json").stdout)["job"]["namespace"] == stage.name
+    assert json.loads(plandoor.plan(scientist, job, "-o", "json").stdout)["job"]["namespace"] == stage.name
 
 
 def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> None:
@@ -112,7 +91,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
     wait(lambda: "Placed" in stage.events("first"), 10, "the job is told")
     assert stage.told("first", "Placed") == stage.check("first")["message"] == planned["sentence"]
 
-    told = _plan(stage.manager.kubeconfig, second, "-o", "json")
+    told = plandoor.plan(stage.manager.kubeconfig, second, "-o", "json")
     assert told.returncode == 3
     planned = json.loads(told.stdout)
     assert [(one["cluster"], one["scarcest"]["used"], one["scarcest"]["free"]) for one in planned["clusters"]] == [
@@ -137,19 +116,19 @@ def test_one_that_waits_for_room_is_shown_what_the_clusters_have(stage: Stage, d
     wait(lambda: stage.state("second") == PlacementState.WAITING, 60, "the second waits", door.tail)
 
     config = stage.manager.kubeconfig
-    told = _asked(config, "why", "second", "-n", stage.name, "-o", "json")
+    told = plandoor.ask(config, "why", "second", "-n", stage.name, "-o", "json")
     assert (told.returncode, told.stderr) == (3, ""), told
     found = json.loads(told.stdout)
     assert found["planProblem"] is None and found["plan"]["fits"] is False, found
     assert found["plan"]["sentence"] == _answer(stage, ray_cluster("second", stage.name, {"workers": 4}))["sentence"]
     _same(found["plan"], stage.placement("second"))
-    told = _asked(config, "why", "second", "-n", stage.name)
+    told = plandoor.ask(config, "why", "second", "-n", stage.name)
     *_, table, end = told.stdout.split("\n\n")
     header, *rows = table.splitlines()
     assert told.returncode == 3 and header.split()[:3] == ["ASKED", "CLUSTER", "CHOSEN"], told
     assert [line.split()[1] for line in rows] == ["east", "west"] and end.startswith("Does not fit"), told
 
-    told = _asked(config, "top", "-o", "json")
+    told = plandoor.ask(config, "top", "-o", "json")
     assert (told.returncode, told.stderr) == (0, ""), told
     clusters = {one["name"]: one["quota"] or () for one in json.loads(told.stdout)["clusters"]}
     amounts = {
@@ -170,10 +149,10 @@ def test_asking_changes_nothing_and_bad_questions_do_no_harm(stage: Stage, door:
     good = ray_cluster("pi", stage.name, {"workers": 2})
     before = _seen(stage)
     for code, words, job in _questions(stage.name):
-        told = _plan(stage.manager.kubeconfig, job)
+        told = plandoor.plan(stage.manager.kubeconfig, job)
         said = told.stderr if code == 2 else told.stdout
         assert (told.returncode, words in said) == (code, True), f"{words}: {told}"
-    assert _plan(stage.manager.kubeconfig, good).returncode == 0
+    assert plandoor.plan(stage.manager.kubeconfig, good).returncode == 0
     assert _seen(stage) == before
     assert "Traceback" not in door.log.read_text()
 
@@ -224,7 +203,7 @@ def _same(planned: Raw, placement: Raw) -> None:
 
 
 def _answer(stage: Stage, job: Raw) -> Raw:
-    found: Raw = json.loads(_plan(stage.manager.kubeconfig, job, "-o", "json").stdout)
+    found: Raw = json.loads(plandoor.plan(stage.manager.kubeconfig, job, "-o", "json").stdout)
     return found
 
 
@@ -243,57 +222,3 @@ def _seen(stage: Stage) -> list[tuple[str, str, str]]:
         if kind != "placements" or cluster is stage.manager
         for found in cluster.items(kind, stage.name)
     ]
-
-
-def _plan(kubeconfig: Path, job: Raw | str, *more: str) -> subprocess.CompletedProcess[str]:
-    said = job if isinstance(job, str) else yaml.safe_dump(job)
-    return _asked(kubeconfig, "plan", "-f", "-", *more, text=said)
-
-
-def _asked(kubeconfig: Path, verb: str, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """The command as a process; `text` is what it reads."""
-    done = subprocess.run(
-        [sys.executable, "-m", "adapter", verb, *words, "--kubeconfig", str(kubeconfig)],
-        cwd=REPO,
-        env=os.environ,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return progress.without(done)
-
-
-def _address(manager: Cluster) -> str:
-    """Under which address the manager's API server reaches this machine."""
-    server = urlsplit(manager.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((server.hostname, server.port or 443))
-        return str(probe.getsockname()[0])
-
-
-def _door(manager: Cluster) -> Raw:
-    return manager.get("pods", DOOR, names.SYSTEM_NAMESPACE)
-
-
-def _pod(manager: Cluster, port: int) -> Raw:
-    """A pod that the Service selects, on a fake node."""
-    service = manager.get("services", names.SERVICE, names.SYSTEM_NAMESPACE)
-    container = {
-        "name": "controller",
-        "image": "none",
-        "ports": [{"name": names.PLAN_PORT_NAME, "containerPort": port}],
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": DOOR, "namespace": names.SYSTEM_NAMESPACE, "labels": service["spec"]["selector"]},
-        "spec": {
-            "nodeSelector": FAKE_NODE,
-            "tolerations": [TOLERATION],
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [container],
-        },
-    }

@@ -92,7 +92,7 @@ class Sight:
             "mgr",
         )
         self.planning = wiring.build_planner(manager, fleet, facts, self.memory)
-        self.preview = Preview(manager, fleet, facts.policies, facts.job_problems, self.planning)
+        self.preview = Preview(manager, facts.policies, facts.job_problems, self.planning)
 
     def executor(self, client: Client) -> Executor:
         """The executor of actions, whose writes and events go through this client."""

@@ -45,6 +45,7 @@ columns:
   USED      of the scarcest resource there, by all jobs, including quota that was just promised to other jobs
   FREE      of the same resource, including quota that may be borrowed. `-o yaml` shows every resource in every flavor.
   PER HOUR  the price of the chosen workers, if the WorkerCluster has prices
+  IF ALL    with strategy Cheapest: the price of all workers of the job in that cluster, which ASKED follows
 
 The plan does not include the manager's own quota, which the job needs first. Of preemption, it includes only that of
 Workloads that borrowed quota and of gangs of lower priority.

@@ -206,7 +206,7 @@ def assemble(
         ended_gangs=EndedGangs(manager, fleet, observers.slots, transient, executor, recorder),
         event_handlers=event_handlers,
     )
-    preview = Preview(manager, fleet, observers.policies, observers.job_problems, planner)
+    preview = Preview(manager, observers.policies, observers.job_problems, planner)
     return ControllerParts(
         fleet,
         transient,

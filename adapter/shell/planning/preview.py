@@ -17,9 +17,9 @@ from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
 from adapter.objects.workload import Workload, parse_workload
 from adapter.planning import plan_document
 from adapter.planning.plan_document import PlanJson
+from adapter.planning.plan_request import filter_reason
 from adapter.planning.rounds import PlanResult
 from adapter.quota import tree
-from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.observe.job_problems import JobProblems
@@ -32,14 +32,12 @@ class Preview:
     def __init__(
         self,
         manager: ManagerCache,
-        fleet: Fleet,
         policies: PolicyObserver,
         job_problems: JobProblems,
         planner: GangPlanner,
     ) -> None:
-        self._manager, self._fleet, self._policies, self._job_problems, self._planner = (
+        self._manager, self._policies, self._job_problems, self._planner = (
             manager,
-            fleet,
             policies,
             job_problems,
             planner,
@@ -99,6 +97,7 @@ class Preview:
         notes = [
             *_plan_notes(job, cluster_queue, priority),
             *_relay_notes(result),
+            *_price_notes(result),
             *(f"{job}: {text}." for text in (*warnings, *filter(None, [self._ignored_part(job)]))),
         ]
         return {**self._plan_document(head, result), "priority": workload.priority, "notes": notes}
@@ -109,9 +108,8 @@ class Preview:
         return move_from.ignored_part(job.job.move_from, worker_clusters)
 
     def _plan_document(self, head: Raw, result: PlanResult) -> PlanJson:
-        prices = {name: member.spec.price_per_hour for name, member in self._fleet.caches().items()}
         return plan_document.planned_document(
-            head, result.request, result.candidates, result.plan, prices, extra_sentence=result.hold_note
+            head, result.request, result.candidates, result.plan, extra_sentence=result.hold_note
         )
 
     def _rejection_reason(self, job: JobManifest, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
@@ -168,6 +166,19 @@ def _relay_notes(result: PlanResult) -> list[str]:
         "the relay, which carries Ray's own connections only: a program whose workers open others (torch.distributed, "
         "NCCL, Gloo) needs a policy with gang: SameCluster."
     ]
+
+
+def _price_notes(result: PlanResult) -> list[str]:
+    """Which clusters are asked last because they have no price."""
+    if result.request.strategy != "Cheapest":
+        return []
+    usable = [candidate for candidate in result.candidates if not filter_reason(result.request, candidate)]
+    unpriced = [candidate.name for candidate in usable if not candidate.prices]
+    if not unpriced:
+        return []
+    if len(unpriced) == len(usable):
+        return ["No cluster has spec.pricePerHour in its WorkerCluster, so the policy's order decides."]
+    return [f"Asked last, without spec.pricePerHour in the WorkerCluster: {', '.join(unpriced)}."]
 
 
 def _plan_notes(job: JobManifest, cluster_queue: ClusterQueue, priority: int | None) -> list[str]:

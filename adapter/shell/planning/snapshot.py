@@ -249,6 +249,7 @@ def _read_candidate(name: str, cache: WorkerClusterCache | None, unreachable_rea
         can_grow=cache.spec.can_grow,
         pod_mapping=cache.spec.pods,
         kueue_answers=cache.kueue_answers,
+        prices=cache.spec.price_per_hour,
     )
 
 

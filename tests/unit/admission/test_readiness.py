@@ -253,8 +253,8 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
             make_policy(strategy="Random"),
             BOTH,
             "BadConfiguration",
-            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', "
-            "found 'Random'.",
+            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity', 'Spread' or "
+            "'Cheapest', found 'Random'.",
             id="a spec that cannot be read",
         ),
     ],

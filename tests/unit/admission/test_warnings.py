@@ -407,8 +407,8 @@ def test_the_object_is_not_changed() -> None:
             ],
         ),
         (make_policy(clusters=["west"], gang="BestEffort", strategy="Random"), [
-            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', "
-            "found 'Random'.",
+            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity', 'Spread' or "
+            "'Cheapest', found 'Random'.",
             "DispatchPolicy default: spec.minWorkers: gang BestEffort needs minWorkers of 1 or more, and no other gang "
             "has one, found 0.",
             "DispatchPolicy default: spec.clusters.names has WorkerCluster west, which does not exist; join it",

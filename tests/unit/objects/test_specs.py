@@ -250,7 +250,9 @@ def test_a_message_names_one_fault_at_a_time() -> None:
 
 NO_DURATION = "spec.reservationTimeout: 'soon' is not a duration such as 30s, 5m or 1h30m."
 NEEDS = "gang BestEffort needs minWorkers of 1 or more, and no other gang has one"
-NO_STRATEGY = "spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', found 'Random'."
+NO_STRATEGY = (
+    "spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity', 'Spread' or 'Cheapest', found 'Random'."
+)
 
 
 @pytest.mark.parametrize(

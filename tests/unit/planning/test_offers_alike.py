@@ -224,7 +224,11 @@ SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans())
 ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=2), min_size=1, max_size=3)
 
 
-@given(st.lists(SHAPES, min_size=2, max_size=4), ROOMS, st.sampled_from(["FillInOrder", "Spread", "AvailableCapacity"]))
+@given(
+    st.lists(SHAPES, min_size=2, max_size=4),
+    ROOMS,
+    st.sampled_from(["FillInOrder", "Spread", "AvailableCapacity", "Cheapest"]),
+)
 def test_the_cache_does_not_change_a_plan(
     gangs: Sequence[Sequence[tuple[int, int, bool]]], rooms: Sequence[Sequence[int]], strategy: Any
 ) -> None:

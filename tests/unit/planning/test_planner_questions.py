@@ -104,8 +104,8 @@ def test_the_quota_of_an_asking_share_is_not_promised_twice() -> None:
 
 def test_a_document_shows_the_quota_that_was_planned_on() -> None:
     candidates = [cluster("east", 4)]
-    entry = planned_document({}, GANG, candidates, plan(GANG, candidates), {})["clusters"][0]
+    entry = planned_document({}, GANG, candidates, plan(GANG, candidates))["clusters"][0]
     assert (entry["asked"], entry["chosen"], entry["scarcest"]["resource"]) == (1, 4, "cpu")
     learned = [cluster("east", 4, TRANSFORMED, credits=12)]
-    rows = planned_document({}, GANG, learned, plan(GANG, learned), {})["clusters"][0]["quota"]
+    rows = planned_document({}, GANG, learned, plan(GANG, learned))["clusters"][0]["quota"]
     assert [row["resource"] for row in rows] == ["cpu", CREDITS]

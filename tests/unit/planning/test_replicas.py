@@ -112,7 +112,7 @@ def test_a_replica_that_no_cluster_could_hold_is_told(request_: GangRequest, hos
     assert ("set a smaller numOfHosts" in made.sentence) is (hosts is not None)
 
 
-STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread"])
+STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread", "Cheapest"])
 MODES: st.SearchStrategy[GangMode] = st.sampled_from(["AllOrNothing", "SameCluster", "BestEffort"])
 FLEETS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.none() | st.integers(0, 4)), max_size=4)
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 2)), min_size=1, max_size=3)

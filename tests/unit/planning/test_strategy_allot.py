@@ -37,7 +37,7 @@ def test_allot(strategy: Strategy, wanted: int, offers: list[Offer], want: list[
     assert allot_workers(strategy, wanted, offers) == want
 
 
-STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread"])
+STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread", "Cheapest"])
 OFFERS = st.lists(st.builds(offer, st.integers(0, 9), st.integers(0, 9)), max_size=6)
 
 

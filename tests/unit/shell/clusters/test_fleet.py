@@ -5,6 +5,7 @@ import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,7 @@ from adapter.shell.clusters.claim_holder import ClaimHolder
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import LoginReader
 from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterListeners
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.cluster_losses import ClusterLosses
@@ -127,6 +129,21 @@ async def test_a_typo_at_run_time_is_a_loss_from_then_on() -> None:
         await bench.conditions.reconcile_cluster("east")
         await asyncio.wait_for(bench.fleet.caches()["east"].first_reached.wait(), 30)
         assert (await bench.look(good))["status"] == "True"
+
+
+async def test_an_edited_price_is_known_without_another_connection() -> None:
+    """It is reported as an edited zone is: waiting gangs are planned again."""
+    async with benched() as bench:
+        await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
+        cache, reported = bench.fleet.caches()["east"], list[str]()
+        await asyncio.wait_for(cache.first_reached.wait(), 30)
+        bench.fleet.set_listeners(WorkerClusterListeners(on_contact=reported.append))
+        edited = builders.make_worker_cluster("east", pricePerHour={"cpu": "0.04"})
+        for _ in range(2):
+            stores.fill(bench.manager.worker_clusters, edited)
+            await bench.conditions.reconcile_cluster("east")
+        assert bench.fleet.caches()["east"] is cache and cache.spec.price_per_hour == {"cpu": Decimal("0.04")}
+        assert reported == ["east"]
 
 
 async def test_an_internal_error_makes_a_cluster_unreachable(

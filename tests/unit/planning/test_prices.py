@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from adapter.objects.pod_requests import Resources
-from adapter.planning import plan_document
+from adapter.planning.prices import format_money, hourly_cost
 
 GIB = 2**30
 
@@ -23,5 +23,5 @@ GIB = 2**30
     ],
 )
 def test_per_hour(prices: dict[str, str], workers: list[tuple[Resources, int]], want: str | None) -> None:
-    found = plan_document.hourly_cost({name: Decimal(text) for name, text in prices.items()}, workers)
-    assert (None if found is None else plan_document.format_money(found)) == want
+    found = hourly_cost({name: Decimal(text) for name, text in prices.items()}, workers)
+    assert (None if found is None else format_money(found)) == want
