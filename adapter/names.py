@@ -354,6 +354,8 @@ NAMES_EXIST: Final = "NamesExist"
 RELAY_CURRENT: Final = "RelayCurrent"
 # Of Placement: every share is admitted. Also the state of such a Placement.
 PLACED: Final = "Placed"
+# Of Placement, with minWorkersTimeout: the minimum of the gang's workers runs.
+MIN_WORKERS_RUNNING: Final = "MinWorkersRunning"
 # Of a manager's worker pod: True once its remote pod was observed, Unknown while the worker cluster is unreachable.
 # A remote pod that disappears after that is lost.
 DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
@@ -384,7 +386,10 @@ LOSS_REASONS: Final = (
 
 
 class ConditionReason(StrEnum):
-    """Reasons of the conditions of AdmissionCheck, WorkerCluster and DispatchPolicy, and of Dispatched on a pod."""
+    """Reasons of the conditions of AdmissionCheck, WorkerCluster and DispatchPolicy.
+
+    Also of MinWorkersRunning on a Placement, and of Dispatched on a pod.
+    """
 
     # Ready, AdmissionCheck Active: everything is in order.
     READY = "Ready"
@@ -446,6 +451,12 @@ class ConditionReason(StrEnum):
     CRD_OUTDATED = "CRDOutdated"
     # AdmissionCheck Active: the queues that list the check cannot work with it.
     INVALID_QUEUE_LAYOUT = "InvalidQueueLayout"
+    # Placement MinWorkersRunning: the minimum of the gang's workers runs.
+    MIN_WORKERS_RUNNING = "MinWorkersRunning"
+    # Placement MinWorkersRunning: fewer workers have run so far.
+    MIN_WORKERS_STARTING = "MinWorkersStarting"
+    # Placement MinWorkersRunning: the minimum ran before, and fewer workers run now.
+    BELOW_MIN_WORKERS = "BelowMinWorkers"
     # Dispatched: the remote pod exists.
     CREATED = "Created"
     # Dispatched: no node of the worker cluster takes the remote pod; the message is its scheduler's.
@@ -541,6 +552,8 @@ class EventReason(StrEnum):
     SHARE_LOST = "ShareLost"
     # Job: workers did not start in time and are placed elsewhere, or were not created and their quota is given back.
     START_TIMEOUT = "StartTimeout"
+    # Job: fewer workers than its minimum ran for minWorkersTimeout, so it queues again.
+    MIN_WORKERS_TIMEOUT = "MinWorkersTimeout"
     # Job: workers were not ready for so long that Kueue would stop all workers of their share; they are created again.
     READINESS_TIMEOUT = "ReadinessTimeout"
     # Job: not all of its pods are ready, and the manager's Kueue stops the whole job if that lasts.

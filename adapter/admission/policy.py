@@ -127,6 +127,11 @@ def worker_start_timeout(resolved_policy: ResolvedPolicy | None) -> timedelta:
     return resolved_policy.policy.worker_start_timeout if resolved_policy else _WORKER_START_TIMEOUT
 
 
+def min_workers_timeout(resolved_policy: ResolvedPolicy | None) -> timedelta | None:
+    """How long a gang may run with fewer workers than its minimum; None: for ever."""
+    return resolved_policy.policy.min_workers_timeout if resolved_policy else None
+
+
 def needs_same_cluster(resolved_policy: ResolvedPolicy | None) -> bool:
     """Whether a gang's workers must be in one cluster."""
     return resolved_policy is not None and resolved_policy.policy.gang == "SameCluster"

@@ -46,6 +46,8 @@ class PolicyFacts:
     same_cluster: bool
     all_or_nothing: bool  # all workers must start; also of a gang in one cluster
     clusters: tuple[str, ...]  # empty: the policy cannot be read
+    min_workers: int  # of a BestEffort gang; 0: another gang's
+    min_workers_timeout: timedelta | None  # None: a gang with fewer workers than its minimum goes on
 
     @property
     def restarts_on_share_loss(self) -> bool:
@@ -79,6 +81,15 @@ class ShareFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerCounts:
+    """How many workers a RayCluster has, and should have; of the worker groups to place."""
+
+    running: int  # also those in unreachable clusters that do not count as lost
+    desired: int
+    fewest: int  # to which an autoscaler may reduce them
+
+
+@dataclass(frozen=True, slots=True)
 class PodFacts:
     shares_with_pods: frozenset[ShareKey]  # in any cluster
     shares_with_manager_pods: frozenset[ShareKey]  # failed pods count
@@ -95,6 +106,8 @@ class PodFacts:
     quota_unused_since: datetime | None  # when this process first observed that the gang has unused quota
     withheld_workers: Mapping[str, int]  # by group; `workers` is without them (withheld_workers.py)
     withheld_until: datetime | None  # when the first of them are planned again
+    # None: the policy has no minWorkersTimeout, or no minimum applies now, as to a suspended job.
+    worker_counts: WorkerCounts | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.objects.past_exclusions import PastExclusions
 from adapter.objects.placement import Placement, PlacementState, Share, describe_shares
 from adapter.objects.reason import Reason, clause, sentence
-from adapter.objects.unstructured import MAX_ITEM_LENGTH, condition, format_time, truncate, updated_condition
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, condition, format_time, truncate, updated_condition
 from adapter.objects.workload import Workload
 
 PlacementStatus = dict[str, object]
@@ -158,8 +158,22 @@ def _build_status(
         "workers": f"{slots} of {placement.wanted_workers}",
         "where": truncate(describe_placement(placement), _MAX_WHERE_LENGTH),
         "reason": truncate(reason),
-        "conditions": [_placed_condition(placement, state, code or state.value, truncate(reason), now)],
+        "conditions": [
+            _placed_condition(placement, state, code or state.value, truncate(reason), now),
+            *_conditions_of_run(placement, state),
+        ],
     }
+
+
+def _conditions_of_run(placement: Placement, state: PlacementState) -> list[Raw]:
+    """The other conditions, which end with the run."""
+    has_ended = state in (PlacementState.WAITING, PlacementState.ENDED)
+    return [] if has_ended else other_conditions(placement, names.PLACED)
+
+
+def other_conditions(placement: Placement, kind: str) -> list[Raw]:
+    """The conditions of a Placement of other types than this one."""
+    return [entry for entry in placement.status.get("conditions") or () if entry.get("type") != kind]
 
 
 def _placed_condition(

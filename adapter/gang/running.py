@@ -18,6 +18,7 @@ from adapter.gang import (
     group_slots,
     incomplete_gang,
     messages,
+    min_workers,
     readiness_timeout,
     scale_up,
     share_priority,
@@ -69,10 +70,15 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
         return uncreated_workers.queue_again(gang, workload, placement, now)
     if incomplete_gang.must_queue_again(gang, workload, placement, now):
         return incomplete_gang.queue_again(gang, workload, placement, now)
+    if min_workers.is_overdue(gang, placement, now):
+        return min_workers.queue_again(gang, workload, placement, now)
+    if recording := min_workers.record_shortage(gang, placement, now):
+        return recording
     return [
         *_decide_shares(gang, workload, placement, now),
         *unused_quota.recheck(gang, now),
         *uncreated_workers.recheck(gang, now),
+        *min_workers.recheck(gang, placement, now),
         *readiness_timeout.replace_unready_workers(gang, workload, placement, now),
     ]
 

@@ -148,6 +148,12 @@ class WorkerGroup:
         return replicas * (1 if self.num_of_hosts is None else self.num_of_hosts)
 
     @property
+    def fewest_workers(self) -> int:
+        """To how many pods Ray's autoscaler may reduce it."""
+        hosts = 1 if self.num_of_hosts is None else self.num_of_hosts
+        return min(self.min_replicas * hosts, self.desired_workers)
+
+    @property
     def quota_workers(self) -> int:
         """Workers that Kueue holds quota for (kueue:pkg/controller/jobs/raycluster/common.go, effectiveWorkerCount).
 
@@ -174,6 +180,9 @@ class RayClusterSpec:
 
     def desired_workers(self, podsets: Collection[str]) -> int:
         return sum(group.desired_workers for group in self.groups if group.podset in podsets)
+
+    def fewest_workers(self, podsets: Collection[str]) -> int:
+        return sum(group.fewest_workers for group in self.groups if group.podset in podsets)
 
 
 def spec_and_path(kind: str, raw: Raw, *, of_service: bool = False) -> tuple[Raw, str]:

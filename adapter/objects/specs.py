@@ -307,6 +307,8 @@ class DispatchPolicy(_Spec):
     # longer than the pull of an image of 10 GB. Kueue's waitForPodsReady is twice as long and stops the whole job. This
     # timeout moves one worker, and only if there is a slot for it.
     worker_start_timeout: Duration = Field(default=timedelta(minutes=15), alias="workerStartTimeout")
+    # No default: a program that goes on with fewer workers, or waits for them, must not be stopped.
+    min_workers_timeout: Duration | None = Field(default=None, alias="minWorkersTimeout")
     on_share_lost: Literal["Replace", "Restart"] | None = Field(default=None, alias="onShareLost")
     require_reachable: bool = Field(default=False, alias="requireReachable")
     # A reclaim stops less than one of these shares more than it asks for. docs/policies.md has their price.

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab.base.progress import LabError
-from hack.testbed.clusters import Cluster, wait
+from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller, dump
 from hack.testbed.preemption import preempt, uids, workers_in
 from hack.testbed.stage import Stage, plain_pod
@@ -36,6 +37,29 @@ def test_a_preempted_share_is_replaced_elsewhere(stage: Stage, running: Controll
         "all copies are in west",
         running.tail,
     )
+
+
+@pytest.mark.long
+def test_a_gang_below_its_minimum_queues_again(stage: Stage, running: Controller) -> None:
+    """B17: four of six run, and east takes its quota back. After the delay the two in west give theirs back, too; the
+    gang starts again when four fit."""
+    stage.build({"east": 2, "west": 2}, policy={"gang": "BestEffort", "minWorkers": 4, "minWorkersTimeout": "20s"})
+    stage.ray_cluster("pi", workers=6, priority=stage.priority("low", 10))
+    wait(lambda: stage.running(4), 90, "four run", lambda: dump(stage, running))
+    wait(lambda: _minimum(stage) == "MinWorkersRunning", 30, "the minimum runs", lambda: dump(stage, running))
+    stayed = uids(stage, "west")
+    preempt(stage)
+    wait(lambda: _minimum(stage) == "BelowMinWorkers", 60, "two are missing", lambda: dump(stage, running))
+    assert uids(stage, "west") == stayed, "the others run on"
+    wait(lambda: "MinWorkersTimeout" in stage.events("pi"), 60, "the delay is over", lambda: dump(stage, running))
+    assert "Fewer than 4 workers of the job ran for 20s, and 2 run now" in stage.told("pi", "MinWorkersTimeout")
+    wait(lambda: not any(stage.remote("workloads").values()), 60, "all shares are given back", running.tail)
+    wait(lambda: "4 workers needed at once, 2 fit now" in stage.reason("pi"), 60, "it waits", running.tail)
+    assert stage.state("pi") == PlacementState.WAITING
+    stage.fleet.workers["east"].delete("pods", "local", stage.name)
+    wait(lambda: stage.where("pi") == "2 east, 2 west", 60, "four fit again", lambda: dump(stage, running))
+    wait(lambda: stage.running(4), 90, "four run again", lambda: dump(stage, running))
+    assert not stayed & uids(stage, "west")
 
 
 @pytest.mark.long
@@ -251,3 +275,8 @@ def _refuses(cluster: Cluster, *probe: str, input: str) -> bool:
 def _heads_known(stage: Stage) -> set[str]:
     pods = (pod for found in stage.remote().values() for pod in found)
     return {pod["metadata"]["annotations"][names.HEAD_IP_ANNOTATION] for pod in pods}
+
+
+def _minimum(stage: Stage) -> object:
+    """Whether the minimum of the workers of `pi` runs: the reason of the condition."""
+    return condition(stage.placement("pi"), names.MIN_WORKERS_RUNNING).get("reason")

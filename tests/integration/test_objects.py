@@ -124,6 +124,8 @@ REFUSED = [
      "from 5s to 1h"),
     ("a start in no time", "DispatchPolicy", {"clusters": {"names": ["x"]}, "workerStartTimeout": "5s"},
      "from 10s to 24h"),
+    ("a minimum in no time", "DispatchPolicy", {"clusters": {"names": ["x"]}, "minWorkersTimeout": "5s"},
+     "from 10s to 24h"),
     ("a strategy that does not exist", "DispatchPolicy", {"clusters": {"names": ["x"]}, "strategy": "Best"},
      "FillInOrder"),
 ]  # fmt: skip

@@ -55,6 +55,8 @@ _GANG = Gang(
         same_cluster=False,
         all_or_nothing=True,
         clusters=("east", "west"),
+        min_workers=0,
+        min_workers_timeout=None,
     ),
     clusters=GangClusterFacts(
         unreachable={}, lost={}, draining=frozenset(), growing=frozenset(), targets={}, clocks=ClockOffsets()
@@ -82,6 +84,7 @@ _GANG = Gang(
         quota_unused_since=None,
         withheld_workers={},
         withheld_until=None,
+        worker_counts=None,
     ),
     capacity=CapacityFacts(
         changed_since_plan=False, deductions_expire_at=None, quota_contended_from=None, earlier_jobs_wait=False

@@ -11,6 +11,7 @@ from adapter import names
 from adapter.admission import job_validation
 from adapter.admission.policy import (
     ResolvedPolicy,
+    min_workers_timeout,
     needs_same_cluster,
     reservation_timeout,
     share_lost_action,
@@ -28,6 +29,7 @@ from adapter.gang.gang_facts import (
     PodFacts,
     PolicyFacts,
     ShareFacts,
+    WorkerCounts,
     current_placement,
 )
 from adapter.gang.uncreated_workers import creation_waiters
@@ -274,7 +276,15 @@ class GangObserver:
             quota_unused_since=None,
             withheld_workers={},
             withheld_until=None,
+            worker_counts=self._worker_counts(objects),
         )
+
+    def _worker_counts(self, objects: _GangObjects) -> WorkerCounts | None:
+        workload, current = objects.workload, objects.current
+        if workload is None or current is None or min_workers_timeout(objects.policy) is None:
+            return None
+        podsets = {podset.name for podset in objects.podsets}
+        return self._slots.count_workers(workload, current, podsets, self._unreachable(objects))
 
     def _capacity_facts(self, objects: _GangObjects, withheld: Mapping[str, int], now: datetime) -> CapacityFacts:
         uids, settles = [placement.uid for placement in objects.placements], self._transient.replan_at
@@ -432,6 +442,8 @@ def _policy_facts(policy: ResolvedPolicy | None) -> PolicyFacts:
         same_cluster=needs_same_cluster(policy),
         all_or_nothing=policy is not None and policy.policy.gang != "BestEffort",
         clusters=policy.clusters if policy else (),
+        min_workers=policy.policy.min_workers if policy else 0,
+        min_workers_timeout=min_workers_timeout(policy),
     )
 
 

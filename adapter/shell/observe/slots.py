@@ -17,6 +17,7 @@ from adapter import names
 from adapter.actions import Action, AssignSlot
 from adapter.gang import drain_order
 from adapter.gang.drain_order import GangWorkers
+from adapter.gang.gang_facts import WorkerCounts
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
@@ -63,6 +64,11 @@ def _worker_state(pod: Raw) -> _WorkerState:
     return _WorkerState(
         pod, slot_share(pod), living, is_dispatched(pod), waits_for_quota(pod), has_working_ray_node(pod)
     )
+
+
+def _is_held(state: _WorkerState, unreachable: Collection[str]) -> bool:
+    """Whether a worker keeps its last state, because its cluster is unreachable."""
+    return state.dispatched and state.share is not None and state.share.cluster in unreachable
 
 
 class PendingAssignments:
@@ -405,13 +411,34 @@ class SlotObserver:
 
     def wants_no_workers(self, workload: Workload, placement: Placement) -> bool:
         """Whether the job's RayCluster was scaled to zero, which its Workload does not show."""
+        raw = self._ray_cluster_of_job(workload.job) if workload.job else None
+        return raw is not None and not self._count_desired(raw, placement)
+
+    def count_workers(
+        self, workload: Workload, placement: Placement, podsets: Collection[str], unreachable: Collection[str]
+    ) -> WorkerCounts | None:
+        """The workers of a job's RayCluster; None where no minimum applies.
+
+        It applies neither to a job that is suspended or finished, nor to one that has no RayCluster yet, or to a
+        RayService: it serves with the workers that it has.
+        """
         job = workload.job
-        if job is None:
-            return False
+        raw = self._ray_cluster_of_job(job) if job and not job.service else None
+        if job is None or raw is None:
+            return None
+        owner = self._manager.job_object(job)
+        ray_cluster = self._manager.ray_clusters.read_cached(raw, read_ray_cluster)
+        if owner.suspended or ray_cluster.suspended or owner.status.is_finished:
+            return None
+        states = [state for state in self._worker_states(placement) if state.living]
+        running = sum(state.working or _is_held(state, unreachable) for state in states)
+        spec = ray_cluster.cluster
+        return WorkerCounts(running, spec.desired_workers(podsets), spec.fewest_workers(podsets))
+
+    def _ray_cluster_of_job(self, job: Job) -> Raw | None:
         is_ray_job = job.kind == "RayJob"
         name = self._manager.job_object(job).status.ray_cluster if is_ray_job else job.name
-        raw = self._manager.ray_clusters.get((job.namespace, name))
-        return raw is not None and not self._count_desired(raw, placement)
+        return self._manager.ray_clusters.get((job.namespace, name))
 
     def _desired_workers(self, pods: Iterable[Raw], placement: Placement) -> int:
         first = min(pods, key=key_of, default={})

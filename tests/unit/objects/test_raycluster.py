@@ -90,6 +90,20 @@ def test_how_many_workers_a_ray_cluster_wants(group: Raw, want: int) -> None:
     assert raycluster.read_spec({"workerGroupSpecs": listed}).desired_workers({"workers"}) == want
 
 
+@pytest.mark.parametrize(
+    ("group", "want"),
+    [
+        ({"replicas": 3, "minReplicas": 2}, 2),
+        ({"replicas": 3, "minReplicas": 2, "numOfHosts": 4}, 8),
+        ({"replicas": 3, "minReplicas": 2, "suspend": True}, 0),
+        ({"replicas": 3}, 0),
+    ],
+)
+def test_to_how_many_workers_an_autoscaler_may_reduce_a_ray_cluster(group: Raw, want: int) -> None:
+    listed = [{"groupName": "Workers", **group}, {"groupName": "others", "replicas": 9, "minReplicas": 9}]
+    assert raycluster.read_spec({"workerGroupSpecs": listed}).fewest_workers({"workers"}) == want
+
+
 @pytest.mark.parametrize("raw", [{}, {"spec": None}, {"spec": {"workerGroupSpecs": None}}])
 def test_an_empty_ray_cluster_wants_no_workers(raw: Raw) -> None:
     assert read_ray_cluster(raw).cluster.desired_workers({"workers"}) == 0

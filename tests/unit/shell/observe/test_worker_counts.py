@@ -1,0 +1,102 @@
+"""How many workers of a gang run, as its minimum counts them."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.gang.gang_facts import WorkerCounts
+from adapter.objects.placement import PlacementState
+from adapter.objects.unstructured import RawDict as Raw
+from adapter.objects.unstructured import key_of
+from adapter.shell.kube.client import Unreachable
+from tests.unit.builders import (
+    START,
+    make_condition,
+    make_meta,
+    make_placement,
+    make_pod,
+    make_ray_cluster,
+    make_workload,
+)
+from tests.unit.stores import Sight, fill
+
+WORK = make_workload(check=names.CHECK_READY, owner="RayCluster")
+(OWNER,) = WORK["metadata"]["ownerReferences"]
+PLACED = make_placement(WORK, placedRound=1, state=PlacementState.PLACED)
+SERVICE = {"apiVersion": "ray.io/v1", "kind": names.RAY_SERVICE, "name": "chat", "uid": "of-chat", "controller": True}
+
+
+def ray_cluster(*owners: Raw, **spec: Any) -> Raw:
+    groups = [{"groupName": "workers", "replicas": 4, "minReplicas": 2, "maxReplicas": 4}]
+    return {
+        "metadata": make_meta(OWNER["name"], uid=OWNER["uid"], ownerReferences=list(owners)),
+        "spec": {"workerGroupSpecs": groups, "suspend": False, **spec},
+    }
+
+
+def worker(name: str, slot: str, *, ready: bool = True, **more: Any) -> Raw:
+    pod = make_pod(name, placement=PLACED["metadata"]["name"], slot=slot, **{"dispatched": True, **more})
+    pod["status"].setdefault("conditions", []).append(make_condition("Ready", ready))
+    return pod
+
+
+EAST = [worker("a", "east/1/role-workers/0"), worker("b", "east/1/role-workers/1", ready=False)]
+WEST = [worker("c", "west/1/role-workers/0", ready=False)]
+
+
+def counts(*pods: Raw, cluster: Raw | None = None, lost: str = "", **policy: Any) -> WorkerCounts | None:
+    sight = Sight({"east": 9, "west": 9}, **{"minWorkersTimeout": "5m", **policy})
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.placements, PLACED)
+    fill(sight.manager.ray_clusters, cluster or ray_cluster())
+    fill(sight.manager.pods, *pods)
+    if lost:
+        sight.members[lost]._note_error("probe", Unreachable("no answer"))
+    return sight.facts.gang_observer.facts(key_of(WORK), START).pods.worker_counts
+
+
+@pytest.mark.parametrize(
+    ("pods", "lost", "running"),
+    [
+        pytest.param([*EAST, *WEST], "", 1, id="a worker that is not ready does not run"),
+        pytest.param([*EAST, *WEST], "west", 2, id="one in an unreachable cluster keeps its last state"),
+        pytest.param([*EAST, worker("c", "west/1/role-workers/0", ready=False, dispatched=False)], "west", 1,
+                     id="one that was never created there does not run"),
+        pytest.param([*EAST, worker("c", "west/1/role-workers/0", phase="Failed")], "west", 1,
+                     id="one that counts as lost does not run"),
+        pytest.param([worker("a", "east/1/role-workers/0", deleting=True)], "", 0, id="one that is being deleted"),
+        pytest.param([], "", 0, id="KubeRay has created none"),
+    ],
+)  # fmt: skip
+def test_which_workers_run(pods: list[Raw], lost: str, running: int) -> None:
+    assert counts(*pods, lost=lost) == WorkerCounts(running, desired=4, fewest=2)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "policy"),
+    [
+        pytest.param(ray_cluster(), {"minWorkersTimeout": None}, id="its policy has no such timeout"),
+        pytest.param(ray_cluster(SERVICE), {}, id="a RayService serves with the workers that it has"),
+        pytest.param(ray_cluster(suspend=True), {}, id="Kueue suspends it"),
+    ],
+)
+def test_where_no_minimum_applies(cluster: Raw, policy: Raw) -> None:
+    assert counts(*EAST, cluster=cluster, **policy) is None
+
+
+@pytest.mark.parametrize(("status", "applies"), [("Running", True), ("Complete", False), ("Retrying", True)])
+def test_a_finished_job_has_no_minimum(status: str, applies: bool) -> None:
+    """KubeRay deletes its workers before Kueue notices the end."""
+    work = make_workload(check=names.CHECK_READY)
+    cluster = make_ray_cluster()
+    job = make_meta("train", uid="uid-of-job")
+    sight = Sight({"east": 9, "west": 9}, minWorkersTimeout="5m")
+    fill(sight.manager.workloads, work)
+    fill(sight.manager.placements, make_placement(work, placedRound=1, state=PlacementState.PLACED))
+    fill(sight.manager.ray_clusters, {**cluster, "spec": ray_cluster()["spec"]})
+    fill(
+        sight.manager.ray_jobs,
+        {"metadata": job, "status": {"jobDeploymentStatus": status, "rayClusterName": cluster["metadata"]["name"]}},
+    )
+    assert bool(sight.facts.gang_observer.facts(key_of(work), START).pods.worker_counts) is applies
