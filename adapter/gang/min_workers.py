@@ -34,10 +34,12 @@ def record_shortage(gang: Gang, placement: Placement, now: datetime) -> list[Act
     """Record on the Placement whether the minimum runs; empty once that is done."""
     if not gang.policy.clusters or not unused_quota.are_checks_ready(gang):
         return []
-    before, others = _recorded(placement), messages.other_conditions(placement, names.MIN_WORKERS_RUNNING)
+    before, counts = _recorded(placement), gang.pods.worker_counts
+    if gang.policy.min_workers_timeout is None and not before:
+        return []
+    others = messages.other_conditions(placement, names.MIN_WORKERS_RUNNING)
     if gang.policy.min_workers_timeout is None:
-        return messages.update_status(placement, {"conditions": others}) if before else []
-    counts = gang.pods.worker_counts
+        return messages.update_status(placement, {"conditions": others})
     if counts is None:
         return []
     minimum = minimum_workers(gang, placement, counts)

@@ -206,14 +206,14 @@ async def _delete_account_objects(both: MembershipClients) -> None:
                 "If its `kubectl rayspan join` reports missing rights, run that again."
             )
             return
-        if body["kind"] == "Namespace" and await _namespace_retention(both, objects):
+        if body["kind"] == "Namespace" and (reason := await _namespace_retention(both, objects)):
             break  # another object was created meanwhile
         await membership_objects.delete_object(both.worker, f"{WORKER} cluster", body, print_line)
     else:
         if any(body["kind"] == "Namespace" for body in objects):
             await _await_namespace_deletion(both)
             return
-    reason = await _namespace_retention(both, objects) or "it held other objects until now"
+        reason = await _namespace_retention(both, objects) or "it held other objects until now"
     print_line(f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is kept, because {reason}.")
 
 
