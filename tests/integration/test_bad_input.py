@@ -169,7 +169,7 @@ def test_a_policy_that_leads_nowhere_is_told(stage: Stage, running: Controller, 
         ({"clusters": {"names": ["east"], "selector": {"matchLabels": {"a": "b"}}}}, "Set exactly one"),
         ({"clusters": {"names": ["east"]}, "minWorkers": 2}, "belong together"),
         ({"clusters": {"names": ["east"]}, "gang": "SameCluster", "strategy": "Spread"}, "contradict each other"),
-        ({"clusters": {"names": ["east"]}, "strategy": "Cheapest"}, "Unsupported value"),
+        ({"clusters": {"names": ["east"]}, "strategy": "Random"}, "Unsupported value"),
         ({"clusters": {"names": ["east", "east"]}}, "names"),
     ],
 )
