@@ -31,7 +31,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.reserve import blocked_shares, not_admitted_reason, reserve_round
 from adapter.gang.scale_up import PendingShares
 from adapter.gang.start_timeout import StartTimeouts
-from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit, without_old_timeouts
+from adapter.gang.timeouts import RESYNC, SOON, exclusion_duration, may_fit, without_old_timeouts
 from adapter.gang.uncreated_workers import NO_UNUSABLE_SHARES, UnusableShares
 from adapter.objects.placement import Exclusion, Placement, PlacementState, Share
 from adapter.objects.reason import Reason, clause
@@ -109,7 +109,7 @@ def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: da
     unusable = uncreated_workers.find_unusable_shares(gang, placement, remaining, now)
     if lost.reasons or spare or unusable.shares or timed_out or recorded.withdrawing:
         exclusions = (
-            *current_exclusions(recorded, now, gang.policy.start_timeout),
+            *start_timeout.lasting_exclusions(gang, recorded, start_timeouts.late_pods, now),
             *_exclusions_after_loss(recorded, lost, now),
             *scale_up.exclusions_for(recorded, timed_out, now),
         )
@@ -206,7 +206,7 @@ def _continue(
     now: datetime,
 ) -> list[Action]:
     """No share is lost or requested: plan if more workers may fit, else drain; create single-worker shares."""
-    exclusions = current_exclusions(recorded, now, gang.policy.start_timeout)
+    exclusions = start_timeout.lasting_exclusions(gang, recorded, start_timeouts.late_pods, now)
     lacking = group_slots.lacking_slots(gang, placement, placement.active_shares, start_timeouts)
     missing = sum(lacking.values())
     has_new_shares = any(map(placement.is_from_last_plan, placement.active_shares))

@@ -113,14 +113,14 @@ def _build_timeouts(
     counts = Counter(map(slot_cluster, late_pods))
     reasons = {slot_cluster(timer.pod): _late_reason(workers, timer) for timer in reversed(late_timers)}
     details = "; ".join(f"{count} in {cluster} {clause(reasons[cluster])}" for cluster, count in counts.items())
-    excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, gang.policy.start_timeout)}
+    excluded = {exclusion.cluster for exclusion in lasting_exclusions(gang, current, late_pods, now)}
     until = now + start_timeout_exclusion(gang.policy.start_timeout, current)
     closed_clusters = frozenset(counts) | excluded
     return StartTimeouts(
         late_pods=tuple(late_pods),
         timeouts={key_of(timer.pod): timer.timeout for timer in late_timers},
         exclusions=tuple(
-            Exclusion(cluster, until, f"workers did not start there {reasons[cluster]}")
+            Exclusion(cluster, until, f"workers did not start there {reasons[cluster]}", now)
             for cluster in counts
             if cluster not in excluded
         ),
@@ -133,6 +133,39 @@ def _build_timeouts(
 
 def _late_reason(workers: GangWorkers, timer: _StartTimer) -> str:
     return f"{messages.timeout_text(timer.timeout)}: {stuck_reason(workers.remote_pods.get(key_of(timer.pod)))}"
+
+
+def lasting_exclusions(
+    gang: Gang, current: Placement, late_pods: Iterable[Raw], now: datetime
+) -> tuple[Exclusion, ...]:
+    """The current exclusions, without those of clusters that start the gang's workers again.
+
+    That is a cluster in which no worker is late, and one became ready after others were found not to start.
+    """
+    exclusions = current_exclusions(current, now, gang.policy.start_timeout)
+    if gang.pods.workers is None or not any(exclusion.not_started_at for exclusion in exclusions):
+        return exclusions
+    late_clusters = set(map(slot_cluster, late_pods))
+    ready_at = _last_ready(gang, gang.pods.workers)
+    return tuple(
+        exclusion
+        for exclusion in exclusions
+        if exclusion.not_started_at is None
+        or exclusion.cluster in late_clusters
+        or ready_at.get(exclusion.cluster, exclusion.not_started_at) <= exclusion.not_started_at
+    )
+
+
+def _last_ready(gang: Gang, workers: GangWorkers) -> dict[str, datetime]:
+    """When the last worker of each cluster became ready, by the manager cluster's clock; without those that ended."""
+    latest: dict[str, datetime] = {}
+    for pod in workers.pods_with_slot:
+        cluster, ready = slot_cluster(pod), condition(workers.remote_pods.get(key_of(pod)) or {}, "Ready")
+        since = parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "True" else None
+        if since:
+            since = gang.clusters.clocks.manager_time(cluster, since)
+            latest[cluster] = max(since, latest.get(cluster, since))
+    return latest
 
 
 def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:

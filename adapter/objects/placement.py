@@ -89,6 +89,8 @@ class Exclusion:
     cluster: str
     until: datetime
     reason: str
+    # When workers were found not to start there. A worker of the gang that starts there later may end the exclusion.
+    not_started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,8 @@ def _parse_exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
     for entry in entries:
         until = parse_time(entry.get("until"))
         if until:
-            yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "")
+            not_started_at = parse_time(entry.get("notStartedAt"))
+            yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "", not_started_at)
 
 
 def placement_manifest(
@@ -371,7 +374,8 @@ def _group_share_spec(group: GroupShare) -> dict[str, Any]:
 
 def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
     reason = truncate(entry.reason, MAX_ITEM_LENGTH)
-    return {"cluster": entry.cluster, "until": format_time(entry.until), "reason": reason}
+    spec = {"cluster": entry.cluster, "until": format_time(entry.until), "reason": reason}
+    return spec | ({"notStartedAt": format_time(entry.not_started_at)} if entry.not_started_at else {})
 
 
 def _verdict_spec(verdict: Verdict) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from adapter import names
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import Exclusion, parse_placement
 from adapter.objects.unstructured import (
     Raw,
     annotation,
@@ -278,15 +278,25 @@ class Promises:
 
     def _excluded_clusters(self) -> dict[str, set[str]]:
         """By RayCluster the clusters that its Placement still leaves out, as after workers that did not start there."""
-        now, placements = self._world.manager.now(), self._world.manager.all(resources.PLACEMENTS)
         return {
             one["spec"]["job"]["name"]: {
-                exclusion.cluster
-                for exclusion in parse_placement(one).exclusions
-                if timedelta(0) < exclusion.until - now <= _LONGEST_EXCLUSION
+                exclusion.cluster for exclusion in parse_placement(one).exclusions if self._is_excluded(one, exclusion)
             }
-            for one in placements
+            for one in self._world.manager.all(resources.PLACEMENTS)
         }
+
+    def _is_excluded(self, placement: Raw, exclusion: Exclusion) -> bool:
+        """Whether the exclusion is not over, and no worker of the job started there after it began, with all ready."""
+        left, since = exclusion.until - self._world.manager.now(), exclusion.not_started_at
+        copies = [
+            condition(pod, "Ready")
+            for pod in self._world.members[exclusion.cluster].kubelet.workers()
+            if label(pod, names.REMOTE_RAY_CLUSTER_LABEL) == placement["spec"]["job"]["name"] and is_alive(pod)
+        ]
+        starts = since and all(ready.get("status") == "True" for ready in copies) and any(
+            (parse_time(ready.get("lastTransitionTime")) or since) > since for ready in copies
+        )  # fmt: skip
+        return timedelta(0) < left <= _LONGEST_EXCLUSION and not starts
 
     def _admitted_jobs(self) -> set[str]:
         """The uids of jobs whose Workloads are admitted, and not to be evicted because our check says so."""

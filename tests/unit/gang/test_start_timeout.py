@@ -233,7 +233,7 @@ def test_an_unstartable_worker_excludes_its_cluster_for_the_policys_time() -> No
     """The exclusion is as long as for any late worker, so no worker alternates between two clusters each minute."""
     found = gang(SPOT, start_timeout=SLOW, unstartable_since=unstartable("a"))
     (planned,) = [action for action in decided(found, 60) if isinstance(action, Plan)]
-    assert planned.exclusions == (Exclusion("east", at(960), f"workers did not start there within 60s: {WHY}"),)
+    assert planned.exclusions == (Exclusion("east", at(960), f"workers did not start there within 60s: {WHY}", at(60)),)
     assert (planned.start_timed_out, planned.unusable_slots) == (True, {"workers": 1})
     assert planned.lost_reason == f"Workers did not start in time, 1 in east within 60s: {WHY}"
 
@@ -250,8 +250,15 @@ ONE_LATE = f"Workers did not start in time, 1 in east within 100s: {WHY}"
 REASON = f"workers did not start there within 100s: {WHY}"
 
 
-def plan(place: Placement, until: float | None, *excluded: Exclusion, without: int = 1, why: str = ONE_LATE) -> Plan:
-    new = () if until is None else (Exclusion("east", at(until), REASON),)
+def plan(
+    place: Placement,
+    until: float | None,
+    *excluded: Exclusion,
+    late_at: float = 100,
+    without: int = 1,
+    why: str = ONE_LATE,
+) -> Plan:
+    new = () if until is None else (Exclusion("east", at(until), REASON, at(late_at)),)
     return Plan(parse_workload(WORK), place, (*excluded, *new), place.shares, why, 0, {"workers": without}, bool(new))
 
 
@@ -314,6 +321,51 @@ def without_room(**spec: Any) -> Raw:
     return raw
 
 
+STARTED_LATER = make_condition("Ready", since=150)
+
+
+@pytest.mark.parametrize(
+    ("workers", "skew", "ends"),
+    [
+        pytest.param(gathered([E0, W0], {"a": copy_of(E0, STARTED_LATER)}), 0, True, id="a worker started there since"),
+        pytest.param(gathered([E0, W0], {"a": copy_of(E0, STARTED_LATER)}), 60, False,
+            id="it started before, by a clock that is ahead"),
+        pytest.param(gathered([E0, W0], {"a": copy_of(E0, make_condition("Ready", since=90))}), 0, False,
+            id="it started before"),
+        pytest.param(gathered([E0, W0], {"a": copy_of(E0, make_condition("Ready", False, since=150))}), 0, False,
+            id="it is not ready"),
+        pytest.param(gathered([E0, E1], {"a": copy_of(E0, STARTED_LATER)}), 0, False, id="another one is late there"),
+        pytest.param(gathered([E0, W0], {"a": None, "c": copy_of(W0, STARTED_LATER)}), 0, False,
+            id="a worker started in another cluster"),
+        pytest.param(None, 0, False, id="the workers are not known"),
+    ],
+)  # fmt: skip
+def test_an_exclusion_ends_once_a_worker_starts_there(workers: GangWorkers | None, skew: float, ends: bool) -> None:
+    raw = without_room(unstarted=1)
+    (exclusion,) = raw["spec"]["excluded"]
+    exclusion |= {"until": stamp(300), "notStartedAt": stamp(100)}
+    found = gang(workers, raw, clocks=ClockOffsets({"east": timedelta(seconds=skew)}))
+    late_pods = start_timeout.find_late_workers(found, found.placements[0], at(200)).late_pods
+    lasting = start_timeout.lasting_exclusions(found, found.placements[0], late_pods, at(200))
+    assert [entry.cluster for entry in lasting] == ([] if ends else ["east"])
+
+
+def test_an_exclusion_for_another_reason_lasts_whatever_starts() -> None:
+    raw = without_room(unstarted=1)
+    found = gang(gathered([E0, W0], {"a": copy_of(E0, STARTED_LATER)}), raw)
+    assert start_timeout.lasting_exclusions(found, found.placements[0], (), at(199)) == found.placements[0].exclusions
+
+
+def test_a_gang_without_a_slot_is_planned_once_an_exclusion_ends() -> None:
+    raw = without_room(unstarted=1)
+    (exclusion,) = raw["spec"]["excluded"]
+    exclusion |= {"until": stamp(300), "notStartedAt": stamp(100)}
+    raw["spec"]["shares"][1]["groups"][0]["count"] = 1
+    workers = gathered([E0, RUNS, W0, pod("x", "")], {"a": copy_of(E0, STARTED_LATER), "b": copy_of(RUNS)})
+    plans = [action for action in decided(gang(workers, raw), 160) if isinstance(action, Plan)]
+    assert [action.exclusions for action in plans] == [()]
+
+
 def test_without_a_slot_elsewhere_a_late_worker_stays_and_the_placement_says_so() -> None:
     raw = without_room(explanation=f"{ONE_LATE} Does not fit.")
     (said,) = [action for action in decide(gang(SPOT, raw), at(101)) if isinstance(action, UpdatePlacementStatus)]
@@ -325,7 +377,7 @@ def test_a_late_worker_is_planned_again_when_capacity_changes_or_its_exclusion_e
     raw = without_room(unstarted=1)
     (still,) = parse_placement(raw).exclusions
     assert decided(gang(SPOT, raw, changed_since_plan=True), 101) == [plan(parse_placement(raw), None, still)]
-    assert plan(parse_placement(raw), 401) in decided(gang(SPOT, raw), 201)
+    assert plan(parse_placement(raw), 401, late_at=201) in decided(gang(SPOT, raw), 201)
 
 
 def test_a_second_late_worker_is_planned_once_the_first_has_a_slot() -> None:

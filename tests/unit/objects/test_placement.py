@@ -128,7 +128,7 @@ PLACEMENTS = st.builds(
     planned_at=st.none() | MOMENT,
     shares=st.lists(SHARES, max_size=3).map(tuple),
     wanted_workers=COUNT,
-    exclusions=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT), max_size=3).map(tuple),
+    exclusions=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT, st.none() | MOMENT), max_size=3).map(tuple),
     explanation=TEXT,
     lost_reason=TEXT,
     withdrawn_round=st.just(0),  # fields of the status, which is written separately
