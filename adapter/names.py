@@ -141,6 +141,9 @@ QUOTA_ANNOTATION: Final = f"{DOMAIN}/quota-from-workers"
 JOB_DEFAULTS_LABEL: Final = f"{DOMAIN}/job-defaults"
 # On a RayJob or RayCluster: the lines that its queue has added.
 DEFAULTED_ANNOTATION: Final = f"{DOMAIN}/defaulted"
+# On a RayJob, RayCluster or RayService, with the component job-labels: the worker clusters that have its workers, with
+# `_` between.
+CLUSTERS_LABEL: Final = f"{DOMAIN}/clusters"
 # Written by users on a RayJob, RayCluster or RayService: the worker clusters that its workers leave and keep away from,
 # with commas between.
 MOVE_FROM_ANNOTATION: Final = f"{DOMAIN}/move-from"

@@ -77,6 +77,8 @@ COMPONENTS = (
         "(docs/secrets.md)."),
     Part("quota-aggregator", "components/quota-aggregator",
         "The right to change quota of the manager's ClusterQueues."),
+    Part("job-labels", "components/job-labels",
+        "The right to write the label rayspan.dev/clusters on jobs, and what bounds it (docs/workloads.md)."),
     Part("multikueue", "components/multikueue",
         "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
     Part("rayservice", "components/rayservice",

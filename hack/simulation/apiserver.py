@@ -277,6 +277,8 @@ class ApiServer:
 
     def _create(self, request: Request, path: str, namespace: str) -> Answer:
         raw = orjson.loads(request.body)
+        if path == resources.ACCESS_REVIEWS.path():
+            return self._said({**raw, "status": {"allowed": True}}, 201)  # every account has every right here
         about = {**raw["metadata"], **({"namespace": namespace} if namespace else {})}
         if not about.get("name"):
             about["name"] = f"{about.get('generateName', '')}{self._version:x}"

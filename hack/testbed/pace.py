@@ -20,7 +20,7 @@ from adapter.shell.clusters import namespace_reload
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, memory_budget, reflector
 from adapter.shell.observe import transient_state
-from adapter.shell.write import copies
+from adapter.shell.write import copies, job_labels
 from adapter.worker import head_polling
 
 SHIPPED, REAL, QUICK = PACES = ("shipped", "real", "quick")
@@ -41,6 +41,7 @@ _SHORT: _Waits = {
     # A source is read again in 12 s in place of 120, and polled every 3 s.
     copies: {"PAUSE_SECONDS": 3.0, "REWRITE_SECONDS": 12.0},
     head_polling: {"POLL_SECONDS": 2.0},
+    job_labels: {"RIGHT_SECONDS": 5.0},
     # Longer than from an anchor to the share that is written after it.
     orphan_anchors: {"SETTLED_AFTER": timedelta(seconds=5)},
     # All by a third: their order keeps two from writing.

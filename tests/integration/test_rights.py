@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter import membership, names
 from hack.lab.base.paths import REPO
@@ -15,7 +16,7 @@ from hack.testbed import install, inventory
 from hack.testbed.clusters import Cluster, Clusters
 from hack.testbed.reader import Raw
 from hack.testbed.rights import SUBRESOURCES, Row, may, wrong
-from hack.testbed.stage import added
+from hack.testbed.stage import added, ray_cluster
 from hack.testbed.volcano import known
 
 pytestmark = pytest.mark.alone  # roles come and go
@@ -112,6 +113,15 @@ AGGREGATOR_ROWS: list[Row] = [
     ("patch", "clusterqueues.kueue.x-k8s.io/status", "", False),
     ("patch", "cohorts.kueue.x-k8s.io", "", False),
     ("patch", "localqueues.kueue.x-k8s.io", "-n default", False),
+]
+JOB_LABELS_ROWS: list[Row] = [
+    ("patch", "rayjobs.ray.io", "-A", True),
+    ("patch", "rayclusters.ray.io", "-A", True),
+    ("patch", "rayservices.ray.io", "-A", True),
+    ("update", "rayjobs.ray.io", "-A", False),
+    ("create", "rayjobs.ray.io", "-A", False),
+    ("delete", "rayclusters.ray.io", "-A", False),
+    ("patch", "rayjobs.ray.io/status", "-A", False),
 ]
 # What is in what it writes there: tests/integration/test_endpoints.py.
 ENDPOINTS_ROWS: list[Row] = [
@@ -475,6 +485,55 @@ def test_what_it_may_do_to_endpoints(fleet: Clusters) -> None:
     with added(fleet.manager, "rayservice-endpoints"):
         fleet.manager.wait(lambda: may(fleet.manager, CONTROLLER, *ENDPOINTS_ROWS[0][:3]), 20, "the right is known")
         assert wrong(fleet.manager, CONTROLLER, ENDPOINTS_ROWS) == []
+
+
+_REFUSED_CHANGES: dict[str, Raw] = {
+    "Rayspan may not change the spec": {"spec": {"rayVersion": "9"}},
+    "change rayspan.dev/clusters alone": {"metadata": {"labels": {names.QUEUE_LABEL: "other"}}},
+    "may not change the annotations": {"metadata": {"annotations": {"a": "b"}}},
+    "may not change the finalizers or owners": {"metadata": {"finalizers": ["rayspan.dev/test"]}},
+}
+
+
+@pytest.fixture(scope="module")
+def labelled(fleet: Clusters) -> Iterator[Cluster]:
+    """The manager with the component job-labels and a RayCluster `labelled`, which the controller may also get."""
+    manager, role = fleet.manager, "rayspan-label-test"
+    account = f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
+    manager.kubectl("-n", "default", "create", "role", role, "--verb=get", "--resource=rayclusters.ray.io")
+    manager.kubectl("-n", "default", "create", "rolebinding", role, f"--role={role}", account)
+    body = ray_cluster("labelled", "default", {"workers": 1})
+    body["spec"]["suspend"] = True
+    manager.apply(yaml.safe_dump(body))
+    with added(manager, "job-labels"):
+        manager.wait(lambda: may(manager, CONTROLLER, *JOB_LABELS_ROWS[0][:3]), 20, "the right is known")
+        spec = {"spec": {"rayVersion": "9"}}
+        manager.wait(lambda: "may not change the spec" in _label_refusal(manager, spec), 20, "the policy is known")
+        yield manager
+    manager.delete("raycluster", "labelled", "default")
+    for kind in ("rolebinding", "role"):
+        manager.delete(kind, role, "default")
+
+
+def test_what_it_may_do_to_jobs(labelled: Cluster) -> None:
+    assert wrong(labelled, CONTROLLER, JOB_LABELS_ROWS) == []
+
+
+@pytest.mark.parametrize(("refusal", "change"), _REFUSED_CHANGES.items())
+def test_it_writes_one_label_of_jobs_alone(labelled: Cluster, refusal: str, change: Raw) -> None:
+    assert refusal in _label_refusal(labelled, change)
+    assert _label_refusal(labelled, {"metadata": {"labels": {names.CLUSTERS_LABEL: "east_west"}}}) == ""
+    assert _label_refusal(labelled, {"metadata": {"labels": {names.CLUSTERS_LABEL: None}}}) == ""
+
+
+def _label_refusal(manager: Cluster, change: Raw) -> str:
+    """Why the controller may not change the RayCluster so, by a dry run; empty if it may."""
+    words = ("-n", "default", "patch", "raycluster", "labelled", "--type=merge", f"--patch={json.dumps(change)}")
+    try:
+        manager.kubectl(*words, "--dry-run=server", f"--as={CONTROLLER}")
+    except LabError as error:
+        return str(error)
+    return ""
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from adapter.objects.unstructured import UNREADABLE, Raw, key_of, mapping_field,
 from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, ClusterFacts, needed_rights
 from adapter.quota import tree
 from adapter.shell.kube import pagination, resources
+from adapter.shell.kube.access_review import has_right
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 
@@ -177,25 +178,10 @@ async def _missing_rights(client: Client, head: str, scheduler: str, namespace: 
     if namespace:
         namespace_rights = needed_rights(NAMESPACE_RIGHTS, head, scheduler)
         rights += [_AccessRight(*kind, verb, namespace) for kind, verbs in namespace_rights.items() for verb in verbs]
-    granted = await asyncio.gather(*(_has_right(client, right) for right in rights))
+    granted = await asyncio.gather(
+        *(has_right(client, right.verb, right.group, right.resource, right.namespace) for right in rights)
+    )
     return [str(right) for right, allowed in zip(rights, granted, strict=True) if not allowed]
-
-
-async def _has_right(client: Client, right: _AccessRight) -> bool:
-    resource, _, subresource = right.resource.partition("/")
-    attributes = {
-        "group": right.group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": right.namespace,
-    }
-    body = {
-        "apiVersion": resources.ACCESS_REVIEWS.api_version,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {**attributes, "verb": right.verb}},
-    }
-    review = await client.create(resources.ACCESS_REVIEWS.path(), body)
-    return bool((review.get("status") or {}).get("allowed"))
 
 
 async def _pod_network(client: Client, **selectors: str) -> tuple[list[str], list[str], str]:

@@ -105,6 +105,7 @@ class Engine:
             tasks.create_task(run_with_restarts("anchors", sweep))
             tasks.create_task(run_with_restarts("copies", parts.object_copier.run))
             tasks.create_task(run_with_restarts("relay", parts.relay_upkeep.run))
+            tasks.create_task(run_with_restarts("job labels", parts.job_labels.run))
 
     async def _wait_to_lead(self, tasks: asyncio.TaskGroup, parts: ControllerParts) -> None:
         if self._elector:

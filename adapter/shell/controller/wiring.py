@@ -39,6 +39,7 @@ from adapter.shell.write.endpoint_slices import EndpointSliceWriter
 from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.gang_writer import GangWriter
+from adapter.shell.write.job_labels import JobLabels
 from adapter.shell.write.pod_writer import PodWriter
 from adapter.shell.write.quotas import QuotaAggregator
 from adapter.shell.write.relay_upkeep import RelayUpkeep
@@ -54,6 +55,7 @@ class ControllerParts:
     preview: Preview
     object_copier: ObjectCopier
     relay_upkeep: RelayUpkeep
+    job_labels: JobLabels
     condition_writer: ConditionWriter
     event_handlers: EventHandlers
     reconciler: Reconciler
@@ -215,6 +217,7 @@ def assemble(
         preview,
         copier,
         RelayUpkeep(manager, fleet, observers.policies, observers.relay, relay),
+        JobLabels(manager),
         condition_writer,
         event_handlers,
         reconciler,

@@ -116,6 +116,8 @@ _COPIES_RBAC = "manifests/rbac/manager-copies.yaml"
 _COPIES_EVERYWHERE = "kustomize/components/copies-everywhere/binding.yaml"
 _MULTIKUEUE_RBAC = "kustomize/components/multikueue/secrets.yaml"
 _AGGREGATOR_RBAC = "kustomize/components/quota-aggregator/rights.yaml"
+_JOB_LABELS_RBAC = "kustomize/components/job-labels/rights.yaml"
+_JOB_LABELS_BOUNDS = "kustomize/components/job-labels/bounds.yaml"
 _SERVICE_HOLD = "kustomize/components/rayservice/hold.yaml"
 _SERVICE_GUARD = "kustomize/components/rayservice/guard.yaml"
 _ENDPOINTS_RBAC = "kustomize/components/rayservice-endpoints/rights.yaml"
@@ -587,6 +589,9 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_MANAGER_RBAC, "Role", "rayspan-controller", "leases", {"create", "get", "patch"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", "secrets", {"list", "watch"}),
         (_AGGREGATOR_RBAC, "ClusterRole", "rayspan-quota-aggregator", "clusterqueues", {"patch"}),
+        (_JOB_LABELS_RBAC, "ClusterRole", "rayspan-job-labels", "rayjobs", {"patch"}),
+        (_JOB_LABELS_RBAC, "ClusterRole", "rayspan-job-labels", "rayclusters", {"patch"}),
+        (_JOB_LABELS_RBAC, "ClusterRole", "rayspan-job-labels", "rayservices", {"patch"}),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "endpointslices", set()),
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", "services", set()),
         (_ENDPOINTS_RBAC, "ClusterRole", names.SERVING_POLICY, "services", {"list", "watch"}),
