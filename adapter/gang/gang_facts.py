@@ -84,9 +84,11 @@ class ShareFacts:
 class WorkerCounts:
     """How many workers a RayCluster has, and should have; of the worker groups to place."""
 
-    running: int  # also those in unreachable clusters that do not count as lost
+    running: int
     desired: int
     fewest: int  # to which an autoscaler may reduce them
+    unknown: int = 0  # they may run: their clusters are unreachable, and they do not count as lost
+    created: datetime | None = None  # the RayCluster; KubeRay creates another one for a RayJob's next try
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class PodFacts:
     withheld_until: datetime | None  # when the first of them are planned again
     # None: the policy has no minWorkersTimeout, or no minimum applies now, as to a suspended job.
     worker_counts: WorkerCounts | None
+    below_minimum_since: datetime | None  # when this process first observed that the gang is below its minimum
 
 
 @dataclass(frozen=True, slots=True)

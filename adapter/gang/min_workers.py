@@ -1,15 +1,17 @@
 """A running gang that has fewer workers than its minimum: its program may hang, while its shares hold quota.
 
 With `minWorkersTimeout` in its policy, such a gang queues again after that time. A condition of the Placement records
-since when workers are missing, so a restart of the controller does not restart the time. A gang that has not reached
-its minimum yet has `workerStartTimeout` at least, from when its head is ready: its nodes and images may take that long.
+since when workers are missing, so a restart of the controller does not restart the time; but a process observes the
+shortage for a minute before it stops anything, because facts may be old when it starts. A gang that has not reached its
+minimum yet has `workerStartTimeout` at least, from when its head is ready: its nodes and images may take that long. The
+same holds for each new attempt and each new RayCluster of a RayJob.
 
-A worker in an unreachable cluster counts as running until it counts as lost. A worker that has a slot and starts does
-not: one that crashes again and again would start for ever.
+A worker in an unreachable cluster may run until it counts as lost. A worker that has a slot and starts does not count:
+one that crashes again and again would start for ever. While an init container of one loads data, the gang goes on.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, RequeueAfter
@@ -20,13 +22,17 @@ from adapter.gang.timeouts import end_of_wait
 from adapter.objects.placement import Placement
 from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, condition, format_time, meta, parse_time, updated_condition
-from adapter.objects.worker_pod import has_working_ray_node, slot_cluster
+from adapter.objects.worker_pod import has_working_ray_node, is_dispatched, slot_cluster
 from adapter.objects.workload import Workload
+
+# How long a process observes a shortage at least, if `minWorkersTimeout` is longer.
+OBSERVED_FOR = timedelta(seconds=60)
 
 
 def minimum_workers(gang: Gang, placement: Placement, counts: WorkerCounts) -> int:
     """How many workers must run: all, or those of an elastic job's minReplicas; for BestEffort minWorkers if fewer."""
-    required = counts.fewest if placement.job else counts.desired
+    # An elastic job that was scaled up has no quota yet for workers beyond those of its Placement.
+    required = min(counts.fewest, placement.wanted_workers) if placement.job else counts.desired
     return min(gang.policy.min_workers or required, required)
 
 
@@ -34,21 +40,37 @@ def record_shortage(gang: Gang, placement: Placement, now: datetime) -> list[Act
     """Record on the Placement whether the minimum runs; empty once that is done."""
     if not gang.policy.clusters or not unused_quota.are_checks_ready(gang):
         return []
-    before, counts = _recorded(placement), gang.pods.worker_counts
-    if gang.policy.min_workers_timeout is None and not before:
-        return []
+    counts, is_recorded = gang.pods.worker_counts, bool(_condition_of(placement))
     others = messages.other_conditions(placement, names.MIN_WORKERS_RUNNING)
-    if gang.policy.min_workers_timeout is None:
-        return messages.update_status(placement, {"conditions": others})
-    if counts is None:
+    if gang.policy.min_workers_timeout is None or counts is None:
+        return messages.update_status(placement, {"conditions": others}) if is_recorded else []
+    before, minimum = _recorded(gang, placement), minimum_workers(gang, placement, counts)
+    if counts.running < minimum <= counts.running + counts.unknown:
         return []
-    minimum = minimum_workers(gang, placement, counts)
     after = updated_condition(before, _describe(before, counts.running, minimum), format_time(now))
     return messages.update_status(placement, {"conditions": [*others, after]})
 
 
-def _recorded(placement: Placement) -> Raw:
+def _condition_of(placement: Placement) -> Raw:
     return condition({"status": placement.status}, names.MIN_WORKERS_RUNNING)
+
+
+def _recorded(gang: Gang, placement: Placement) -> Raw:
+    """The condition; empty if it is of an earlier attempt, or of an earlier RayCluster of a RayJob."""
+    entry, counts = _condition_of(placement), gang.pods.worker_counts
+    since = parse_time(entry.get("lastTransitionTime"))
+    starts = [gang.workload.reserved_at if gang.workload else None, counts.created if counts else None]
+    return entry if since and all(start is None or since >= start for start in starts) else {}
+
+
+def is_below_minimum(gang: Gang, placement: Placement) -> bool:
+    """Whether fewer workers run, for certain; not while a missing one still loads data."""
+    counts = gang.pods.worker_counts
+    if counts is None or gang.policy.min_workers_timeout is None or not unused_quota.are_checks_ready(gang):
+        return False
+    if counts.running + counts.unknown >= minimum_workers(gang, placement, counts):
+        return False
+    return not any(map(start_timeout.loads_data, gang.pods.workers.remote_pods.values() if gang.pods.workers else ()))
 
 
 def _describe(before: Raw, running: int, minimum: int) -> Raw:
@@ -75,16 +97,24 @@ def recheck(gang: Gang, placement: Placement, now: datetime) -> list[Action]:
 
 def _due_at(gang: Gang, placement: Placement, now: datetime) -> datetime | None:
     """When a gang below its minimum queues again; None while it is not, or its time has not begun."""
-    counts, timeout, entry = gang.pods.worker_counts, gang.policy.min_workers_timeout, _recorded(placement)
+    timeout, entry, observed_since = (
+        gang.policy.min_workers_timeout,
+        _recorded(gang, placement),
+        gang.pods.below_minimum_since,
+    )
     since = parse_time(entry.get("lastTransitionTime"))
-    if counts is None or timeout is None or since is None or not unused_quota.are_checks_ready(gang):
+    if timeout is None or since is None or observed_since is None or not is_below_minimum(gang, placement):
         return None
-    if entry.get("status") == "True" or counts.running >= minimum_workers(gang, placement, counts):
+    if entry.get("status") == "True":
         return None
+    observed_until = observed_since + min(timeout, OBSERVED_FOR)
     if entry.get("reason") == names.ConditionReason.BELOW_MIN_WORKERS:
-        return end_of_wait(since, timeout, now)
+        return max(end_of_wait(since, timeout, now), observed_until)
     head_since = gang.pods.workers.head_ready_since if gang.pods.workers else None
-    return end_of_wait(max(since, head_since), max(timeout, gang.policy.start_timeout), now) if head_since else None
+    if head_since is None:
+        return None
+    timeout = max(timeout, gang.policy.start_timeout)
+    return max(end_of_wait(max(since, head_since), timeout, now), observed_until)
 
 
 def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
@@ -105,7 +135,7 @@ def _shortage_reason(gang: Gang) -> str:
     workers = gang.pods.workers
     if workers is None or not workers.living_pods or workers.head_ready_since is None:
         return clause(unused_quota.unused_reason(gang))
-    return "; ".join(_shortage_parts(gang, workers))
+    return "; ".join(_shortage_parts(gang, workers)) or clause(unused_quota.unused_reason(gang))
 
 
 def _shortage_parts(gang: Gang, workers: GangWorkers) -> Iterator[str]:
@@ -124,7 +154,11 @@ def _failing_clusters(gang: Gang, before: datetime) -> list[str]:
     workers = gang.pods.workers
     if workers is None or workers.head_ready_since is None or workers.head_ready_since > before:
         return []
-    stopped = (pod for pod in workers.pods_with_slot if not has_working_ray_node(pod) and _is_older(pod, before))
+    stopped = (
+        pod
+        for pod in workers.pods_with_slot
+        if is_dispatched(pod) and not has_working_ray_node(pod) and _is_older(pod, before)
+    )
     return [cluster for pod in stopped if (cluster := slot_cluster(pod)) not in gang.clusters.closed]
 
 

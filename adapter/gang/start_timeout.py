@@ -179,7 +179,7 @@ def stuck_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
         return []
     timers = _start_timers(gang, workers)
     late_pods = [timer.pod for timer in timers if timer.timeout == timeout and timer.has_run_for(timeout, now)]
-    pods = [pod for pod in late_pods if not _loads_data(workers.remote_pods.get(key_of(pod)))]
+    pods = [pod for pod in late_pods if not loads_data(workers.remote_pods.get(key_of(pod)))]
     excluded = {exclusion.cluster for exclusion in current_exclusions(current, now, timeout)}
     stuck = list({uid_of(pod): pod for pod in pods}.values())
     is_divided_never = gang.policy.same_cluster and len(stuck) < len(workers.pods_with_slot)
@@ -195,7 +195,7 @@ def unplaced_pods(gang: Gang, current: Placement, now: datetime) -> list[Raw]:
     return [] if _awaits_admission(workers, current) else pods_awaiting_slot(workers)
 
 
-def _loads_data(remote_pod: Raw | None) -> bool:
+def loads_data(remote_pod: Raw | None) -> bool:
     """Whether an init container of the template runs; KubeRay's own waits for the head, which is no progress."""
     return any(name != names.GCS_WAITER for name in _running_init_containers(remote_pod or {}))
 

@@ -37,6 +37,10 @@ def parse_quantity(text: object, resource: str) -> int:
     return _to_kueue_units(_parse_nanos(text), resource)
 
 
+def is_counted_in_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
 def format_quantity(amount: int, resource: str) -> str:
     """Write an amount as Kueue does (`250m`, `2`, `1536Mi`); the inverse of `parse_quantity`.
 
@@ -48,7 +52,7 @@ def format_quantity(amount: int, resource: str) -> str:
         return "0"
     if resource == CPU:
         return _format_scaled(amount, 1000, ("m", "", "k", "M", "G", "T", "P"))
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+    if is_counted_in_bytes(resource):
         binary = _format_scaled(amount, 1024, ("", *_BINARY_SUFFIXES))
         if binary.endswith("i"):
             return binary

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from adapter.objects.pod_requests import CPU, Resources
+from adapter.objects.pod_requests import CPU, Resources, is_counted_in_bytes
 
-Prices = Mapping[str, Decimal]  # resource -> price of a core, a GiB of memory, or a piece
+Prices = Mapping[str, Decimal]  # resource -> price of a core, a GiB of what is counted in bytes, or a piece
 _MILLI, _GIB = Decimal(1000), Decimal(2**30)
 
 
@@ -34,5 +34,6 @@ def format_money(money: Decimal) -> str:
 
 
 def _priced_units(resource: str, amount: int) -> Decimal:
-    per_unit = {CPU: _MILLI, "memory": _GIB}.get(resource, Decimal(1))
-    return Decimal(amount) / per_unit
+    if resource == CPU:
+        return Decimal(amount) / _MILLI
+    return Decimal(amount) / (_GIB if is_counted_in_bytes(resource) else 1)

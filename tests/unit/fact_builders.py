@@ -85,6 +85,7 @@ _GANG = Gang(
         withheld_workers={},
         withheld_until=None,
         worker_counts=None,
+        below_minimum_since=None,
     ),
     capacity=CapacityFacts(
         changed_since_plan=False, deductions_expire_at=None, quota_contended_from=None, earlier_jobs_wait=False

@@ -32,6 +32,7 @@ from adapter.gang.gang_facts import (
     WorkerCounts,
     current_placement,
 )
+from adapter.gang.min_workers import is_below_minimum
 from adapter.gang.uncreated_workers import creation_waiters
 from adapter.gang.unstartable_pods import unstartable_pods
 from adapter.gang.unused_quota import has_unused_quota
@@ -127,6 +128,7 @@ class GangObserver:
                 unstartable_since=self._waiting_since("start", gang, unstartable_pods(gang), now),
                 uncreated_since=self._waiting_since("creation", gang, self._creation_waiters(gang), now),
                 quota_unused_since=self._unused_since(gang, now),
+                below_minimum_since=self._below_minimum_since(gang, now),
             ),
         )
 
@@ -147,6 +149,13 @@ class GangObserver:
             return None
         is_unused = has_unused_quota(gang) and not self._slots.wants_no_workers(workload, placement)
         return self._transient.quota_unused_since(placement, is_unused, now)
+
+    def _below_minimum_since(self, gang: Gang, now: datetime) -> datetime | None:
+        placement = gang.current_placement
+        if placement is None or gang.pods.worker_counts is None:
+            return None
+        waiters = ["gang"] if is_below_minimum(gang, placement) else []
+        return self._transient.waiting_since("minimum", placement, waiters, now).get("gang")
 
     def _read(self, key: Key) -> _GangObjects:
         workload, check = self._workload(key)
@@ -277,6 +286,7 @@ class GangObserver:
             withheld_workers={},
             withheld_until=None,
             worker_counts=self._worker_counts(objects),
+            below_minimum_since=None,
         )
 
     def _worker_counts(self, objects: _GangObjects) -> WorkerCounts | None:

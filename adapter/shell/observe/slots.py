@@ -23,7 +23,18 @@ from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.replica import block_slots, host_index, hosts_of, mismatch_reason, replica_key, replica_name
 from adapter.objects.reservation import Reservation
-from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
+from adapter.objects.unstructured import (
+    Key,
+    Raw,
+    condition_true_since,
+    controller_uid,
+    is_condition_true,
+    key_of,
+    label,
+    meta,
+    parse_time,
+    uid_of,
+)
 from adapter.objects.worker_pod import (
     Slot,
     has_ended,
@@ -66,8 +77,8 @@ def _worker_state(pod: Raw) -> _WorkerState:
     )
 
 
-def _is_held(state: _WorkerState, unreachable: Collection[str]) -> bool:
-    """Whether a worker keeps its last state, because its cluster is unreachable."""
+def _is_hidden(state: _WorkerState, unreachable: Collection[str]) -> bool:
+    """Whether a worker has a remote pod in an unreachable cluster."""
     return state.dispatched and state.share is not None and state.share.cluster in unreachable
 
 
@@ -430,10 +441,18 @@ class SlotObserver:
         ray_cluster = self._manager.ray_clusters.read_cached(raw, read_ray_cluster)
         if owner.suspended or ray_cluster.suspended or owner.status.is_finished:
             return None
-        states = [state for state in self._worker_states(placement) if state.living]
-        running = sum(state.working or _is_held(state, unreachable) for state in states)
-        spec = ray_cluster.cluster
-        return WorkerCounts(running, spec.desired_workers(podsets), spec.fewest_workers(podsets))
+        states = [s for s in self._worker_states(placement) if s.living and controller_uid(s.pod) == uid_of(raw)]
+        running = sum(state.working or self._is_remote_ready(state, unreachable) for state in states)
+        unknown = sum(not state.working and _is_hidden(state, unreachable) for state in states)
+        spec, created = ray_cluster.cluster, parse_time(meta(raw).get("creationTimestamp"))
+        return WorkerCounts(running, spec.desired_workers(podsets), spec.fewest_workers(podsets), unknown, created)
+
+    def _is_remote_ready(self, state: _WorkerState, unreachable: Collection[str]) -> bool:
+        """Whether a remote pod is ready, although its manager pod is not updated yet, as when a controller starts."""
+        member = self._fleet.caches().get(state.share.cluster) if state.share else None
+        if member is None or member.name in unreachable or not state.dispatched:
+            return False
+        return is_condition_true(member.pods.get(key_of(state.pod)) or {}, "Ready")
 
     def _ray_cluster_of_job(self, job: Job) -> Raw | None:
         is_ray_job = job.kind == "RayJob"

@@ -17,14 +17,17 @@ from adapter.names import ConditionReason
 from adapter.objects.placement import Placement, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import at, stamp
-from tests.unit.gang.test_start_timeout import E0, RUNS, W0, W1, copy_of, gang, gathered, placed, pod
+from tests.unit.gang.test_start_timeout import E0, RUNS, W0, W1, WORK, copy_of, gang, gathered, placed, pod
 from tests.unit.gang.test_unused_quota import ELASTIC, with_second_check
 
 TIMEOUT = timedelta(seconds=60)
 BELOW, STARTING = ConditionReason.BELOW_MIN_WORKERS, ConditionReason.MIN_WORKERS_STARTING
 RUNNING = ConditionReason.MIN_WORKERS_RUNNING
 OLD = {**E0, "metadata": {**E0["metadata"], "creationTimestamp": stamp(30)}}
+_INIT = [{"name": "load", "state": {"running": {}}}]
+LOADING: Raw = {**copy_of(E0), "status": {"initContainerStatuses": _INIT}}
 ONE_STOPPED = gathered([OLD, RUNS, W0, W1], {"b": copy_of(RUNS)})
 
 
@@ -44,8 +47,14 @@ def recorded(reason: ConditionReason | None, since: float = 0) -> Raw:
 
 def short_gang(reason: ConditionReason | None = BELOW, *, running: int = 3, since: float = 0, **more: Any) -> Gang:
     """A gang of four workers whose condition has this reason since then; its start timeout is 100 s."""
-    counts = WorkerCounts(running, desired=more.pop("desired", 4), fewest=more.pop("fewest", 4))
-    plain: Raw = {"min_workers_timeout": TIMEOUT, "worker_counts": counts}
+    counts = WorkerCounts(
+        running,
+        desired=more.pop("desired", 4),
+        fewest=more.pop("fewest", 4),
+        unknown=more.pop("unknown", 0),
+        created=more.pop("created", None),
+    )
+    plain: Raw = {"min_workers_timeout": TIMEOUT, "worker_counts": counts, "below_minimum_since": at(-900)}
     workers = more.pop("workers", ONE_STOPPED)
     return gang(workers, recorded(reason, since), **{**plain, **more})
 
@@ -84,11 +93,64 @@ def test_a_gang_below_its_minimum_queues_again_after_the_timeout(more: Raw) -> N
         pytest.param({"reason": None}, id="since when is not recorded"),
         pytest.param({"reason": RUNNING}, id="the minimum ran at the last reconcile"),
         pytest.param({"running": 2, "desired": 2}, id="its RayCluster wants no more"),
+        pytest.param({"running": 3, "unknown": 1}, id="the missing one may run in an unreachable cluster"),
+        pytest.param({"workers": gathered([OLD, RUNS], {"a": LOADING})}, id="the missing one loads data"),
+        pytest.param({"below_minimum_since": None}, id="this process has not observed it"),
         pytest.param({"workload": with_second_check(names.CHECK_PENDING)}, id="Kueue keeps the job suspended"),
     ],
 )
 def test_any_other_gang_goes_on(more: Raw) -> None:
     assert not checks_of(short_gang(**more), 5_000)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "observed_since", "due"),
+    [
+        pytest.param(60, 300, 360, id="a new leader observes it for a minute"),
+        pytest.param(20, 300, 320, id="no longer than the timeout"),
+        pytest.param(600, 300, 600, id="the recorded time counts on"),
+    ],
+)
+def test_a_process_that_starts_stops_nothing_at_once(timeout: float, observed_since: float, due: float) -> None:
+    """What it reads first may be old: the manager pods of workers that became ready while no controller ran."""
+    given = short_gang(min_workers_timeout=timedelta(seconds=timeout), below_minimum_since=at(observed_since))
+    assert not is_overdue(given, given.placements[0], at(due - 1))
+    assert is_overdue(given, given.placements[0], at(due))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"created": at(1)}, id="KubeRay has created another RayCluster for a RayJob's next try"),
+        pytest.param({"workload": replace(parse_workload(WORK), reserved_at=at(1))},
+            id="Kueue has admitted it again"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reason", [BELOW, RUNNING])
+def test_each_attempt_has_the_start_timeout(reason: ConditionReason, more: Raw) -> None:
+    given = short_gang(reason, **more)
+    assert not checks_of(given, 5_000)
+    entry = recorded_condition(given, 500)
+    assert (entry["reason"], entry["lastTransitionTime"]) == (STARTING, stamp(500))
+
+
+def test_a_gang_without_a_ray_cluster_has_no_condition() -> None:
+    """KubeRay deletes the RayCluster of a RayJob before it creates the next one."""
+    assert not recorded_condition(short_gang(worker_counts=None), 20)
+
+
+@pytest.mark.parametrize("reason", [BELOW, RUNNING])
+def test_unknown_workers_change_no_condition(reason: ConditionReason) -> None:
+    given = short_gang(reason, running=3, unknown=1)
+    writes = [action for action in decide(given, at(500)) if isinstance(action, UpdatePlacementStatus)]
+    assert all(condition({"status": write.status}, names.MIN_WORKERS_RUNNING)["reason"] == reason for write in writes)
+
+
+def test_an_elastic_job_without_quota_for_more_workers_goes_on() -> None:
+    """Its minReplicas were raised, and the manager's Kueue has not admitted the new slice yet."""
+    elastic = replace(ELASTIC, status=parse_placement(recorded(BELOW)).status, wanted_workers=2)
+    assert not is_overdue(short_gang(running=2, fewest=10, desired=10), elastic, at(5_000))
+    assert is_overdue(short_gang(running=1, fewest=10, desired=10), elastic, at(60))
 
 
 @pytest.mark.parametrize(

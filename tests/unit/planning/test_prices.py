@@ -16,6 +16,8 @@ GIB = 2**30
         ({}, [({"cpu": 1000}, 1)], None),
         ({"cpu": "0.04"}, [({"cpu": 500, "memory": GIB}, 4)], "0.08"),
         ({"memory": "0.005"}, [({"memory": 3 * GIB // 2}, 2)], "0.015"),
+        ({"ephemeral-storage": "0.0001"}, [({"ephemeral-storage": 20 * GIB}, 4)], "0.008"),
+        ({"hugepages-2Mi": "0.005"}, [({"hugepages-2Mi": GIB}, 2)], "0.01"),
         ({"nvidia.com/gpu": "2.10", "cpu": "0"}, [({"cpu": 8000, "nvidia.com/gpu": 2}, 3)], "12.60"),
         ({"cpu": "1"}, [({"cpu": 1000}, 2), ({"cpu": 2000}, 1)], "4.00"),
         ({"nvidia.com/gpu": "2"}, [({"cpu": 1000}, 2)], "0.00"),
