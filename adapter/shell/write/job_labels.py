@@ -35,7 +35,7 @@ _LABELLED_KINDS = (resources.RAY_JOBS, resources.RAY_CLUSTERS, resources.RAY_SER
 
 @dataclass(frozen=True, slots=True)
 class _JobLabel:
-    """The value that an object's label shall have; empty: no label."""
+    """The value that an object's label should have; empty: no label."""
 
     resource: Resource
     namespace: str
@@ -154,8 +154,8 @@ class JobLabels:
                 {"metadata": {"uid": change.uid, "labels": labels}},
             )
         except ApiError as refusal:
+            self._denied[change.uid] = change.value
             if not (refusal.not_found or refusal.is_conflict):
-                self._denied[change.uid] = change.value
                 log.info(
                     "%s %s/%s: its label is not written: %s",
                     change.resource.plural,

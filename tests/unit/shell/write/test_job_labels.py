@@ -138,12 +138,12 @@ async def test_a_denied_label_holds_up_no_other_and_is_not_written_at_each_look(
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_job_that_is_gone_is_no_trouble(status: int, caplog: pytest.LogCaptureFixture) -> None:
-    async with labelling(refuses(status, "Gone"), refuses(status, "Gone")) as (labels, sight, server):
+async def test_a_job_that_is_gone_is_tried_once_and_not_logged(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with labelling(refuses(status, "Gone")) as (labels, sight, server):
         fill(sight.manager.ray_jobs, job())
         await labels.look()
         await labels.look()
-    assert len(written(server)) == 2 and not caplog.text
+    assert len(written(server)) == 1 and not caplog.text
 
 
 async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
