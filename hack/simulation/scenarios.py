@@ -44,7 +44,7 @@ SCENARIOS = {
         "quota released early",
     ),
     "copy-asked-for-again-elsewhere": Scenario(
-        (5, 9), (_JOB, (4, 200, "lose-create", "east", 0.1)), "created elsewhere"
+        (5, 9), (_JOB, (4, 200, "lose-create", "east", 0.1)), "created elsewhere", seed=2
     ),
     "copy-made-anew": Scenario(
         (4, 4), (_JOB, (100, 20, "crash-both", "", 0.5), (103, 1, "delete-worker", "east", 0.1)), "created again"
