@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 RIGHT_SECONDS = 60.0  # how often the right is asked for, and a label tried again that the API server denied
 LABELS_IN_ROUND = 50  # the most requests of a look; namespaces take turns
-NO_CLUSTERS: frozenset[str] = frozenset()
+_NO_CLUSTERS: frozenset[str] = frozenset()
 _LABELLED_KINDS = (resources.RAY_JOBS, resources.RAY_CLUSTERS, resources.RAY_SERVICES)
 
 
@@ -106,9 +106,9 @@ class JobLabels:
         manager, clusters = self._manager, self._clusters_by_job()
         for raw in manager.ray_jobs:
             if not manager.ray_jobs.read_cached(raw, read_ray_job).status.is_finished:
-                yield from self._outdated_label(resources.RAY_JOBS, raw, clusters.get(uid_of(raw), NO_CLUSTERS))
+                yield from self._outdated_label(resources.RAY_JOBS, raw, clusters.get(uid_of(raw), _NO_CLUSTERS))
         labels = [
-            (raw, clusters.get(uid_of(raw)) or clusters.get(controller_uid(raw), NO_CLUSTERS))
+            (raw, clusters.get(uid_of(raw)) or clusters.get(controller_uid(raw), _NO_CLUSTERS))
             for raw in manager.ray_clusters
         ]
         yield from self._service_labels(labels)
